@@ -1,0 +1,30 @@
+"""Locate packaged data: the grammar and the standard library."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+
+def grammar_text(name: str = "rlx.lark") -> str:
+    """Return the text of the grammar file ``name``.
+
+    Raises:
+        FileNotFoundError: the package holds no such file.
+    """
+    return files("rlxlang.grammar").joinpath(name).read_text("utf-8")
+
+
+def stdlib_source(name: str) -> str | None:
+    """Return the source of the stdlib module ``name``, or None when there is no such module.
+
+    Args:
+        name: dotted module name, ``nn`` or ``nn.dense``.
+    """
+    file = files("rlxlang.stdlib").joinpath(*name.split(".")[:-1], f"{name.split('.')[-1]}.rlx")
+    return file.read_text("utf-8") if file.is_file() else None
+
+
+def stdlib_modules() -> tuple[str, ...]:
+    """Return the names of all top-level stdlib modules, sorted."""
+    entries = files("rlxlang.stdlib").iterdir()
+    return tuple(sorted(entry.name.removesuffix(".rlx") for entry in entries if entry.name.endswith(".rlx")))
