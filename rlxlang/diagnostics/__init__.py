@@ -6,6 +6,7 @@ from rlxlang.diagnostics.codes import CODES, Code
 from rlxlang.diagnostics.diagnostic import Diagnostic, Frame, Label, Severity, error, warning
 from rlxlang.diagnostics.errors import (
     Collector,
+    InternalError,
     RlxBackendError,
     RlxError,
     RlxNameError,
@@ -30,6 +31,7 @@ __all__ = [
     "Collector",
     "Diagnostic",
     "Frame",
+    "InternalError",
     "Label",
     "RlxBackendError",
     "RlxError",

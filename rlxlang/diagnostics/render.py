@@ -1,7 +1,8 @@
-"""Plain or coloured text of diagnostics: headline, excerpt with underlined spans, notes, helps, call chain."""
+"""Text of diagnostics, plain or coloured: headline, excerpt with underlined spans, notes, helps, calls."""
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ class _Mark(NamedTuple):
     end: int
     text: str
     primary: bool
+
+
+_NOTHING = _Mark(0, 0, "", primary=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +125,8 @@ class _Excerpt:
         before = 0
         for number in sorted(self.lines):
             if before and number == before + 2:
-                out.append(
-                    _source_row(number - 1, _cells(self.source.line_text(number - 1)).text, gutter, paint)
-                )
+                between = _cells(self.source.line_text(number - 1)).text
+                out.append(_source_row(number - 1, _cut(between, [_NOTHING])[0], gutter, paint))
             elif before and number > before + 2:
                 out.append(paint.frame("..."))
             before = number
@@ -201,23 +204,27 @@ def _underlines(marks: list[_Mark], paint: _Painter) -> list[str]:
         first, *rest = _safe(inline.text).split("\n")
         rows[0] += " " + paint.mark(first, inline.primary)
         rows.extend(" " * (inline.end + 1) + paint.mark(line, inline.primary) for line in rest)
+    first_hanging = True
     while texts:
         hanging = texts.pop()
         stems = sorted({mark.start for mark in texts if mark.start < hanging.start})
-        rows.append(_stems(sorted({*stems, hanging.start}), paint))
+        if first_hanging:
+            rows.append(_stems(sorted({*stems, hanging.start}), paint))
+            first_hanging = False
         lead = _stems(stems, paint)
         pad = " " * (hanging.start - (stems[-1] + 1 if stems else 0))
-        rows.extend(
-            lead + pad + paint.mark(line, hanging.primary) for line in _safe(hanging.text).split("\n")
-        )
+        lines = _safe(hanging.text).split("\n")
+        rows.extend(lead + pad + paint.mark(line, hanging.primary) for line in lines)
     return rows
 
 
 def _paint_marks(chars: list[str], kinds: list[bool], paint: _Painter) -> str:
     if not paint.colour:
         return "".join(chars)
+    runs = itertools.groupby(zip(chars, kinds, strict=True))
+    parts = [(cell, len(list(group))) for cell, group in runs]
     return "".join(
-        char if char == " " else paint.mark(char, kind) for char, kind in zip(chars, kinds, strict=True)
+        char * count if char == " " else paint.mark(char * count, kind) for (char, kind), count in parts
     )
 
 

@@ -17,12 +17,9 @@ _JOINER = "\u200d"
 
 def is_printable(char: str) -> bool:
     """Whether `char` may be shown as it is (joiners of emoji sequences may)."""
-    return (
-        char.isascii()
-        and char.isprintable()
-        or char == _JOINER
-        or unicodedata.category(char) not in _UNPRINTABLE
-    )
+    if char.isascii():
+        return char.isprintable()
+    return char == _JOINER or unicodedata.category(char) not in _UNPRINTABLE
 
 
 def escape_char(char: str) -> str:

@@ -26,7 +26,10 @@ def distance(left: str, right: str) -> int:
 
 
 def nearest(name: str, candidates: Iterable[str], limit: int = 3) -> tuple[str, ...]:
-    """Up to `limit` candidates within distance ceil(len(name) / 3), nearest first; case counts only to break ties."""
+    """Up to `limit` candidates within distance ceil(len(name) / 3), nearest first.
+
+    Case counts only to break ties.
+    """
     allowed = -(-len(name) // 3)
     folded = name.casefold()
     found = []
