@@ -1,0 +1,1 @@
+"""Timed workloads, run as models of the language through the public API (docs/benchmarks.md)."""
