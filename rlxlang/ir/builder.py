@@ -1,0 +1,125 @@
+"""The builder: the only way to make nodes. It infers types, interns equal nodes and keeps guards and origins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from rlxlang.ir.node import Constant, Graph, GraphInput, GraphOutput, Initializer, Node, SourcedGuard
+from rlxlang.ir.op import OPS, Op
+from rlxlang.ir.origin import UNKNOWN, Origin
+from rlxlang.types import (
+    Dim,
+    DType,
+    Guard,
+    Shape,
+    ShapeContext,
+    TensorType,
+    from_numpy,
+)
+
+
+def attribute_key(value: Any) -> Any:
+    """A hashable key under which equal attributes meet and 1, 1.0, True, 0.0 and -0.0 stay apart."""
+    if isinstance(value, (bool, int, str, Dim, DType)) or value is None:
+        return (type(value).__name__, value)
+    if isinstance(value, float):
+        return ("float", value.hex())
+    if isinstance(value, (tuple, list)):
+        return ("tuple", *(attribute_key(v) for v in value))
+    if isinstance(value, Graph):
+        return ("graph", id(value))
+    return (type(value).__name__, value)
+
+
+class Builder:
+    """Makes nodes; one builder makes one graph.
+
+    Attributes:
+        origin: The origin given to new nodes; set it with `at`.
+        guards: Conditions collected so far, without repetition.
+    """
+
+    def __init__(self) -> None:
+        self._pool: dict[tuple[Any, ...], Node] = {}
+        self.guards: dict[Guard, SourcedGuard] = {}
+        self.origin: Origin = UNKNOWN
+        self._kept: list[Graph] = []
+
+    @contextmanager
+    def at(self, origin: Origin) -> Iterator[None]:
+        """Give nodes made inside this origin."""
+        before, self.origin = self.origin, origin
+        try:
+            yield
+        finally:
+            self.origin = before
+
+    def emit(self, op: Op | str, *inputs: Node, **attrs: Any) -> Node:
+        """The node that applies `op`; an equal node made before is returned instead of a new one.
+
+        Raises:
+            TypeProblem: The op's shape rule refuses the operands.
+        """
+        row = OPS[op] if isinstance(op, str) else op
+        key = (row.name, *map(id, inputs), *((k, attribute_key(attrs[k])) for k in sorted(attrs)))
+        found = self._pool.get(key)
+        if found is not None:
+            return found
+        context = ShapeContext()
+        result = row.infer(context, *[i.type for i in inputs], **attrs)
+        for guard in context.guards:
+            self.guards.setdefault(guard, SourcedGuard(guard, self.origin))
+        self._kept += [v for v in attrs.values() if isinstance(v, Graph)]  # their ids are part of keys
+        node = Node(row, tuple(inputs), dict(attrs), result, self.origin)
+        self._pool[key] = node
+        return node
+
+    def require(self, guard: SourcedGuard) -> None:
+        """Add a guard that an earlier graph already had."""
+        self.guards.setdefault(guard.guard, guard)
+
+    def input(self, name: str, dtype: DType, shape: Shape, kind: str = "input") -> Node:
+        """The node of a named input (`kind` `input` or `param`); every call makes a new one."""
+        node = Node(OPS["input"], (), {"name": name, "kind": kind}, TensorType(dtype, tuple(shape)), self.origin)
+        self._pool[("input", id(node))] = node
+        return node
+
+    def constant(self, value: Any, dtype: DType | None = None) -> Node:
+        """A constant of a NumPy array or number.
+
+        Raises:
+            TypeError: The array's dtype has no counterpart in the language.
+        """
+        array = np.asarray(value, None if dtype is None else dtype.numpy)
+        own = dtype or from_numpy(array.dtype)
+        if own is None:
+            raise TypeError(f"arrays of dtype {array.dtype} cannot be constants")
+        return self.emit("constant", data=Constant(array))
+
+    def full(self, value: float | int | bool, dtype: DType, shape: Sequence[Any] = ()) -> Node:
+        """A tensor filled with one number."""
+        scalar = self.constant(np.asarray(value).astype(dtype.numpy))
+        return scalar if not shape else self.emit("broadcast_to", scalar, shape=tuple(shape))
+
+    def full_like(self, node: Node, value: float | int | bool) -> Node:
+        """A tensor of the type of `node` filled with one number."""
+        return self.full(value, node.tensor.dtype, node.tensor.shape)
+
+    def zeros_like(self, node: Node) -> Node:
+        """A tensor of zeros of the type of `node`."""
+        return self.full_like(node, 0)
+
+    def finish(
+        self, name: str, inputs: Iterable[GraphInput], outputs: Iterable[GraphOutput]
+    ) -> Graph:
+        """The graph of these inputs and outputs, with all guards collected."""
+        return Graph(name, tuple(inputs), tuple(outputs), tuple(self.guards.values()))
+
+
+def declare(node: Node, init: Initializer | None = None, doc: str = "") -> GraphInput:
+    """The graph input that belongs to a node made by `Builder.input`."""
+    return GraphInput(node.attrs["name"], node.attrs["kind"], node, init, doc)

@@ -1,0 +1,39 @@
+"""The low IR that every backend understands: scalar expressions over iteration domains, and programs of kernels (layer 2)."""
+
+from __future__ import annotations
+
+from rlxlang.kernels.expr import (
+    Accumulator,
+    Apply,
+    AxisValue,
+    Const,
+    Expr,
+    Gathered,
+    Index,
+    Load,
+    Reduced,
+    Running,
+    SizeValue,
+    children,
+    walk,
+)
+from rlxlang.kernels.functions import FUNCTIONS, REDUCTIONS
+from rlxlang.kernels.nest import Nest, Pass, Reduce, Store
+from rlxlang.kernels.program import (
+    Buffer,
+    Contract,
+    Copy,
+    Loop,
+    Operand,
+    Program,
+    SizeGuard,
+    Step,
+    Window,
+    roots,
+)
+
+__all__ = [
+    "FUNCTIONS", "REDUCTIONS", "Accumulator", "Apply", "AxisValue", "Buffer", "Const", "Contract", "Copy", "Expr", "Gathered",
+    "Index", "Load", "Loop", "Nest", "Operand", "Pass", "Program", "Reduce", "Reduced", "Running", "SizeGuard", "SizeValue",
+    "Step", "Store", "Window", "children", "roots", "walk",
+]  # fmt: skip
