@@ -17,8 +17,8 @@ from itertools import cycle
 from pathlib import Path
 
 import numpy as np
-import rlxlang as rlx
 
+import rlxlang as rlx
 from benchmarks import workloads
 
 MODELS = Path(__file__).resolve().parent / "models"

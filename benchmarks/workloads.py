@@ -8,6 +8,7 @@ definition: changing it changes the check values.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def mlp(sizes: Sequence[int] = (784, 256, 10), batch: int = 128, batches: int = 
     """Return a multilayer perceptron's ``params`` and lists ``x``, ``y`` of batches."""
     rng = np.random.default_rng(seed)
     params = {}
-    for layer, (fan_in, fan_out) in enumerate(zip(sizes, sizes[1:], strict=False), 1):
+    for layer, (fan_in, fan_out) in enumerate(pairwise(sizes), 1):
         params[f"w{layer}"] = dense(rng, fan_in, fan_out)
         params[f"b{layer}"] = zeros(fan_out)
     xs = [normal(rng, batch, sizes[0]) for _ in range(batches)]
