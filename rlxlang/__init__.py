@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         RlxTransformError,
         RlxTypeError,
         RlxValueError,
+        RlxWarning,
     )
     from rlxlang.func import Func, Jitted
     from rlxlang.loading import check, expr, load, loads
@@ -69,6 +70,7 @@ _EXPORTS = {
     "RlxTransformError": "rlxlang.diagnostics.errors:RlxTransformError",
     "RlxTypeError": "rlxlang.diagnostics.errors:RlxTypeError",
     "RlxValueError": "rlxlang.diagnostics.errors:RlxValueError",
+    "RlxWarning": "rlxlang.diagnostics.errors:RlxWarning",
     "Tensor": "rlxlang.scope:Tensor",
     "Trainer": "rlxlang.trainer:Trainer",
     "cache_info": "rlxlang.device:cache_info",
@@ -105,6 +107,7 @@ __all__ = [
     "RlxTransformError",
     "RlxTypeError",
     "RlxValueError",
+    "RlxWarning",
     "Tensor",
     "Trainer",
     "__version__",
