@@ -1,0 +1,3 @@
+"""The op table: one record per operation, one file per family (layer 3)."""
+
+from __future__ import annotations
