@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, spec_from_loader
 from types import CodeType, ModuleType
@@ -21,7 +20,7 @@ def _real_name(alias: str) -> str:
     return "rlxlang." + alias.removeprefix("rlx.")
 
 
-class _AliasLoader(Loader):
+class _AliasLoader:
     """Hand out ``rlxlang.x`` when asked for ``rlx.x``; execute nothing twice."""
 
     _spec: ModuleSpec | None = None
@@ -42,7 +41,7 @@ class _AliasLoader(Loader):
         return loader.get_code(real.name) if real and loader else None
 
 
-class _AliasFinder(MetaPathFinder):
+class _AliasFinder:
     """Resolve every ``rlx.*`` import to ``rlxlang.*``."""
 
     def find_spec(

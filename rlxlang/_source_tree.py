@@ -9,19 +9,22 @@ root) or when nothing is installed. Importing this module bridges the gap.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
-from pathlib import Path
 from types import ModuleType
 
-_PACKAGE = Path(__file__).resolve().parent
-_FOLDERS = {f"rlxlang.{name}": _PACKAGE.parent / name for name in ("backends", "grammar", "stdlib")}
+# Plain strings and a plain class: pathlib and importlib.abc would double the cost of `import rlxlang`.
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_FOLDERS = {
+    f"rlxlang.{name}": os.path.join(os.path.dirname(_PACKAGE), name)
+    for name in ("backends", "grammar", "stdlib")
+}
 
 
-class _SourceTreeFinder(MetaPathFinder):
+class _SourceTreeFinder:
     """Map ``rlxlang.<folder>`` to the top-level folder of the checkout."""
 
     def find_spec(
@@ -33,12 +36,9 @@ class _SourceTreeFinder(MetaPathFinder):
         folder = _FOLDERS.get(fullname)
         if folder is None:
             return None
-        return spec_from_file_location(
-            fullname,
-            folder / "__init__.py",
-            submodule_search_locations=[str(folder)],
-        )
+        file = os.path.join(folder, "__init__.py")
+        return spec_from_file_location(fullname, file, submodule_search_locations=[folder])
 
 
-if not (_PACKAGE / "backends" / "__init__.py").is_file():
+if not os.path.isfile(os.path.join(_PACKAGE, "backends", "__init__.py")):
     sys.meta_path.append(_SourceTreeFinder())
