@@ -113,9 +113,7 @@ class Builder:
         """A tensor of zeros of the type of `node`."""
         return self.full_like(node, 0)
 
-    def finish(
-        self, name: str, inputs: Iterable[GraphInput], outputs: Iterable[GraphOutput]
-    ) -> Graph:
+    def finish(self, name: str, inputs: Iterable[GraphInput], outputs: Iterable[GraphOutput]) -> Graph:
         """The graph of these inputs and outputs, with all guards collected."""
         return Graph(name, tuple(inputs), tuple(outputs), tuple(self.guards.values()))
 

@@ -15,7 +15,23 @@ from typing import Any
 from rlxlang.diagnostics import did_you_mean
 from rlxlang.types import TypeProblem
 
-KINDS = ("tensor", "tensors", "axis", "axes", "perm", "dims", "dim", "int", "ints", "float", "bool", "str", "dtype", "mask", "any")
+KINDS = (
+    "tensor",
+    "tensors",
+    "axis",
+    "axes",
+    "perm",
+    "dims",
+    "dim",
+    "int",
+    "ints",
+    "float",
+    "bool",
+    "str",
+    "dtype",
+    "mask",
+    "any",
+)
 
 
 class Missing:
@@ -90,7 +106,7 @@ class Surface:
         """Arguments by parameter name, defaults filled in.
 
         Raises:
-            TypeProblem: E0211 too many, E0212 unknown name, E0213 given twice, E0214 missing.
+            TypeProblem: E0220 too many, E0221 unknown name, E0222 given twice, E0223 missing.
         """
         names = [p.name for p in self.parameters]
         values = list(positional)
@@ -99,7 +115,7 @@ class Surface:
             values = [*values[:head], tuple(values[head:])]
         if len(values) > len(names):
             raise TypeProblem(
-                "E0211",
+                "E0220",
                 f"`{self.name}` takes at most {len(names)} arguments, {len(values)} are given",
                 (f"its form is `{self.signature()}`",),
             )
@@ -107,17 +123,22 @@ class Surface:
         for name, value in named.items():
             if name not in names:
                 raise TypeProblem(
-                    "E0212", f"`{self.name}` has no argument `{name}`", (f"its form is `{self.signature()}`",), did_you_mean(name, names)
+                    "E0221",
+                    f"`{self.name}` has no argument `{name}`",
+                    (f"its form is `{self.signature()}`",),
+                    did_you_mean(name, names),
                 )
             if name in bound:
-                raise TypeProblem("E0213", f"argument `{name}` of `{self.name}` is given twice")
+                raise TypeProblem("E0222", f"argument `{name}` of `{self.name}` is given twice")
             bound[name] = value
         for parameter in self.parameters:
             if parameter.name in bound:
                 continue
             if parameter.default is REQUIRED:
                 raise TypeProblem(
-                    "E0214", f"`{self.name}` lacks its argument `{parameter.name}`", (f"its form is `{self.signature()}`",)
+                    "E0223",
+                    f"`{self.name}` lacks its argument `{parameter.name}`",
+                    (f"its form is `{self.signature()}`",),
                 )
             bound[parameter.name] = parameter.default
         return bound

@@ -69,7 +69,12 @@ class DType:
     @property
     def largest(self) -> float:
         """Greatest finite value of a float type."""
-        return {"F64": 1.7976931348623157e308, "F32": 3.4028234663852886e38, "F16": 65504.0, "BF16": 3.3895313892515355e38}[self.name]
+        return {
+            "F64": 1.7976931348623157e308,
+            "F32": 3.4028234663852886e38,
+            "F16": 65504.0,
+            "BF16": 3.3895313892515355e38,
+        }[self.name]
 
     def __str__(self) -> str:
         return self.name
@@ -92,9 +97,7 @@ U64 = DType("U64", "uint", 64)
 BOOL = DType("Bool", "bool", 8)
 C64 = DType("C64", "complex", 64)
 
-DTYPES: dict[str, DType] = {
-    d.name: d for d in (F32, F64, F16, BF16, I8, I16, I32, I64, U8, U16, U32, U64, BOOL, C64)
-}
+DTYPES: dict[str, DType] = {d.name: d for d in (F32, F64, F16, BF16, I8, I16, I32, I64, U8, U16, U32, U64, BOOL, C64)}
 
 _NUMPY_NAMES = {
     "F16": "float16", "F32": "float32", "F64": "float64", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64",

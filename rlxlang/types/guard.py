@@ -67,7 +67,7 @@ class ShapeContext:
         except TypeProblem:
             raise TypeProblem(code, f"{what} differ: {shape_text(left)} and {shape_text(right)}") from None
 
-    def at_most(self, left: DimLike, right: DimLike, what: str, code: str = "E0403") -> None:
+    def at_most(self, left: DimLike, right: DimLike, what: str, code: str = "E0406") -> None:
         """Require `left <= right`."""
         difference = right - left
         if isinstance(difference, int):
@@ -76,7 +76,7 @@ class ShapeContext:
             return
         self.guards.append(Guard(left, "<=", right, what))
 
-    def divides(self, left: DimLike, right: DimLike, what: str, code: str = "E0404") -> None:
+    def divides(self, left: DimLike, right: DimLike, what: str, code: str = "E0407") -> None:
         """Require `right` to be a multiple of `left`."""
         rest = mod(right, left)
         if isinstance(rest, int):

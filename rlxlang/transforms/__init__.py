@@ -1,0 +1,13 @@
+"""Transforms of graphs, driven by the op table alone: derivatives in both modes, batching (layer 4)."""
+
+from __future__ import annotations
+
+from rlxlang.transforms.batching import batch_nodes, body_vmap, move_axis, vmap
+from rlxlang.transforms.forward import body_jvp, jvp, linearize, push_forward
+from rlxlang.transforms.replay import dependents, expand, replay, replay_inputs, unique_name
+from rlxlang.transforms.reverse import body_vjp, grad, hvp, pull_back, value_and_grad, vjp
+
+__all__ = [
+    "batch_nodes", "body_jvp", "body_vjp", "body_vmap", "dependents", "expand", "grad", "hvp", "jvp", "linearize", "move_axis",
+    "pull_back", "push_forward", "replay", "replay_inputs", "unique_name", "value_and_grad", "vjp", "vmap",
+]  # fmt: skip
