@@ -1,0 +1,154 @@
+"""The backend that interprets kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rlxlang.backends.base import Prepare
+from rlxlang.backends.reference.domain import Domain, Evaluator
+from rlxlang.backends.reference.functions import cast
+from rlxlang.backends.reference.memory import Memory, poison
+from rlxlang.backends.reference.nest import run_nest
+from rlxlang.diagnostics.errors import InternalError
+from rlxlang.kernels import Contract, Copy, Loop, Nest, Operand, Program, Step
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+
+class ReferenceExecutable:
+    """A program that is interpreted anew in each run."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def run(self, arrays: Mapping[int, Array], sizes: Mapping[str, int]) -> list[Array]:
+        """Run once; see `rlxlang.backends.base.Executable.run`.
+
+        Raises:
+            InternalError: The program reads or writes outside of a buffer, or breaks another rule of kernels.
+        """
+        memory = Memory(self.program, arrays, sizes)
+        for step in self.program.steps:
+            _run_step(step, memory)
+        taken: set[int] = set()
+        results = []
+        for buffer in self.program.outputs:
+            if buffer in memory.outputs and buffer not in taken:
+                results.append(memory.outputs[buffer])
+            else:
+                shape = tuple(memory.value(d) for d in self.program.buffers[buffer].shape)
+                results.append(memory.flat(buffer).reshape(shape).copy())
+            taken.add(buffer)
+        return results
+
+    def bind(
+        self,
+        fixed: Mapping[int, Array],
+        prepare: Prepare,
+        result: str,
+        name: str,
+    ) -> Callable[..., object]:
+        """A function of the inputs; see `rlxlang.backends.base.Executable.bind`."""
+        inputs = [b.id for b in self.program.buffers if b.kind == "input"]
+        held = dict(fixed)
+
+        def call(*args: object) -> object:
+            arrays, sizes = prepare(args)
+            outputs = self.run({**held, **dict(zip(inputs, arrays, strict=True))}, sizes)
+            if result == "tuple":
+                return tuple(outputs)
+            return float(outputs[0].reshape(-1)[0]) if result == "float" else outputs[0]
+
+        call.__name__ = name
+        return call
+
+
+class ReferenceBackend:
+    """Interprets kernels with NumPy, every access checked: a test tool."""
+
+    name = "reference"
+
+    def compile(self, program: Program, key: bytes | None = None) -> ReferenceExecutable:
+        """Wrap a program; nothing is compiled and `key` is not needed."""
+        return ReferenceExecutable(program)
+
+
+def _run_step(step: Step, memory: Memory) -> None:
+    """Run a step; loops nest as deep as the program's text."""
+    if isinstance(step, Nest):
+        run_nest(step, memory)
+    elif isinstance(step, Contract):
+        _run_contract(step, memory)
+    elif isinstance(step, Copy):
+        _run_copy(step, memory)
+    else:
+        _run_loop(step, memory)
+
+
+def _run_copy(step: Copy, memory: Memory) -> None:
+    source, target = memory.flat(step.source), memory.flat(step.target)
+    if source.size != target.size or source.dtype != target.dtype:
+        text = f"copy of {memory.describe(step.source)} to {memory.describe(step.target)}"
+        raise InternalError(text, stage="lower")
+    target[...] = source.copy()
+
+
+def _run_loop(loop: Loop, memory: Memory) -> None:
+    count = memory.value(loop.count)
+    for number in range(count):
+        step = count - 1 - number if loop.reverse else number
+        for window in loop.windows:
+            place = count - 1 - step if window.reverse else step
+            memory.move_view(window.view, window.base, place * memory.value(window.stride))
+        if loop.index >= 0:
+            memory.flat(loop.index)[0] = step
+        for below in loop.body:
+            _run_step(below, memory)
+    for window in loop.windows:
+        memory.close_view(window.view)
+
+
+def _run_contract(step: Contract, memory: Memory) -> None:
+    batch = tuple(memory.value(d) for d in step.batch)
+    m, n, k = memory.value(step.m), memory.value(step.n), memory.value(step.k)
+    shape = (*batch, m, n)
+    if 0 in shape:
+        return
+    left = _operand(step, step.left, (*batch, m, k), memory)
+    right = _operand(step, step.right, (*batch, k, n), memory)
+    with np.errstate(all="ignore"):
+        if step.dtype.is_float:  # sums in F64, rounded once
+            result = np.matmul(left.astype(np.float64), right.astype(np.float64)).astype(step.dtype.numpy)
+        else:
+            result = np.matmul(left, right)
+    target = memory.flat(step.target)
+    if target.size < result.size:
+        text = f"kernel `{step.name}`: {memory.describe(step.target)} cannot hold {list(shape)}"
+        raise InternalError(text, stage="lower")
+    if step.keeps_target:
+        target[: result.size] = cast(result, memory.program.buffers[step.target].dtype).reshape(-1)
+    else:
+        poison(target[: result.size])
+    if step.epilogue:
+        domain = Domain(tuple((0, d) for d in shape), len(shape))
+        Evaluator(memory, domain, step.name, accumulator=result).store_all(step.epilogue)
+
+
+def _operand(step: Contract, operand: Operand, shape: tuple[int, ...], memory: Memory) -> Array:
+    """A matrix operand as an array of the contraction's dtype.
+
+    Raises:
+        InternalError: It leaves its buffer.
+    """
+    position = np.full((1,) * len(shape), memory.value(operand.offset), np.int64)
+    for axis, dim in enumerate((*operand.batch, operand.row, operand.column)):
+        along = np.arange(shape[axis], dtype=np.int64) * memory.value(dim)
+        position = position + along.reshape([-1 if d == axis else 1 for d in range(len(shape))])
+    source = memory.flat(operand.buffer)
+    if position.size and (position.min() < 0 or position.max() >= source.size):
+        text = f"reads elements {position.min()}…{position.max()} of {memory.describe(operand.buffer)}"
+        raise InternalError(f"kernel `{step.name}`: {text} with {source.size} elements", stage="lower")
+    return cast(source[position], step.dtype)
