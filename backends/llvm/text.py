@@ -77,8 +77,10 @@ class ModuleText:
             result: Result type.
             parameters: Parameter types, in order.
             attributes: Function attributes appended to the declaration.
+
         Returns:
             `@name`.
+
         Raises:
             ValueError: The name is already declared with another signature.
         """
@@ -292,7 +294,7 @@ class Function:
                 raise ValueError(f"parameter name {parameter!r} is reserved for values")
         module.add_function(self)
 
-    # -- plain emission -------------------------------------------------------------------------------------------
+    # -- plain emission --------------------------------------------------------------------------------
 
     def emit(self, text: str) -> None:
         """Append one instruction without a result."""
@@ -359,13 +361,13 @@ class Function:
         lines.append("}")
         return "\n".join(lines)
 
-    # -- integers -------------------------------------------------------------------------------------------------
+    # -- integers --------------------------------------------------------------------------------------
 
     def _binary(self, op: str, a: Operand, b: Operand, type_name: str) -> Operand:
         return self.value(f"{op} {type_name} {operand_text(a)}, {operand_text(b)}")
 
     def add(self, a: Operand, b: Operand, type_name: str = "i64") -> Operand:
-        """a + b (wrapping)."""
+        """Return a + b (wrapping)."""
         if isinstance(a, int) and isinstance(b, int):
             return _wrap(a + b, type_name)
         if a == 0 and isinstance(a, int):
@@ -375,7 +377,7 @@ class Function:
         return self._binary("add", a, b, type_name)
 
     def sub(self, a: Operand, b: Operand, type_name: str = "i64") -> Operand:
-        """a - b (wrapping)."""
+        """Return a - b (wrapping)."""
         if isinstance(a, int) and isinstance(b, int):
             return _wrap(a - b, type_name)
         if isinstance(b, int) and b == 0:
@@ -383,7 +385,7 @@ class Function:
         return self._binary("sub", a, b, type_name)
 
     def mul(self, a: Operand, b: Operand, type_name: str = "i64") -> Operand:
-        """a * b (wrapping)."""
+        """Return a * b (wrapping)."""
         if isinstance(a, int) and isinstance(b, int):
             return _wrap(a * b, type_name)
         if isinstance(a, int):
@@ -396,7 +398,7 @@ class Function:
         return self._binary("mul", a, b, type_name)
 
     def sdiv(self, a: Operand, b: Operand, type_name: str = "i64") -> Operand:
-        """a / b towards zero; the caller excludes b = 0 and MIN / -1."""
+        """Return a / b towards zero; the caller excludes b = 0 and MIN / -1."""
         if isinstance(b, int):
             if isinstance(a, int) and b != 0:
                 return _wrap(_truncated_quotient(a, b), type_name)
@@ -414,7 +416,7 @@ class Function:
         return self._binary("srem", a, b, type_name)
 
     def udiv(self, a: Operand, b: Operand, type_name: str = "i64") -> Operand:
-        """a / b, unsigned."""
+        """Return a / b, unsigned."""
         if isinstance(b, int):
             if isinstance(a, int) and b != 0:
                 mask = (1 << int(type_name[1:])) - 1
@@ -424,7 +426,7 @@ class Function:
         return self._binary("udiv", a, b, type_name)
 
     def urem(self, a: Operand, b: Operand, type_name: str = "i64") -> Operand:
-        """a mod b, unsigned."""
+        """Return a mod b, unsigned."""
         if isinstance(b, int):
             if isinstance(a, int) and b != 0:
                 mask = (1 << int(type_name[1:])) - 1
@@ -456,7 +458,7 @@ class Function:
         return self._binary("xor", a, b, type_name)
 
     def shl(self, a: Operand, b: Operand, type_name: str = "i64") -> Operand:
-        """a << b, for 0 <= b < width."""
+        """Return a << b, for 0 <= b < width."""
         if isinstance(a, int) and isinstance(b, int):
             return _wrap(a << b, type_name)
         if isinstance(b, int) and b == 0:
@@ -464,13 +466,13 @@ class Function:
         return self._binary("shl", a, b, type_name)
 
     def lshr(self, a: Operand, b: Operand, type_name: str = "i64") -> Operand:
-        """a >> b with zeros shifted in, for 0 <= b < width."""
+        """Return a >> b with zeros shifted in, for 0 <= b < width."""
         if isinstance(a, int) and isinstance(b, int):
             return _wrap((a & ((1 << int(type_name[1:])) - 1)) >> b, type_name)
         return self._binary("lshr", a, b, type_name)
 
     def ashr(self, a: Operand, b: Operand, type_name: str = "i64") -> Operand:
-        """a >> b with the sign shifted in, for 0 <= b < width."""
+        """Return a >> b with the sign shifted in, for 0 <= b < width."""
         if isinstance(a, int) and isinstance(b, int):
             return a >> b
         return self._binary("ashr", a, b, type_name)
@@ -544,7 +546,7 @@ class Function:
             return value & ((1 << int(source[1:])) - 1)
         return self.value(f"zext {source} {value} to {target}")
 
-    # -- memory ---------------------------------------------------------------------------------------------------
+    # -- memory ----------------------------------------------------------------------------------------
 
     def gep_bytes(self, pointer: str, offset: Operand) -> str:
         """Pointer plus a byte offset (i64)."""
@@ -590,7 +592,7 @@ class Function:
         """Keep the code generator from moving memory accesses across this point; no instruction results."""
         self.emit('call void asm sideeffect "", "~{memory}"()')
 
-    # -- calls ----------------------------------------------------------------------------------------------------
+    # -- calls -----------------------------------------------------------------------------------------
 
     def call(
         self,
@@ -609,6 +611,7 @@ class Function:
             arguments: `(type, value)` pairs; a type may carry attributes (`"ptr align 4"`).
             flags: Fast-math flags, for instance `"reassoc"`.
             attributes: Call-site attributes.
+
         Returns:
             The result's name; `""` for void.
         """
@@ -641,7 +644,7 @@ class Function:
             return ""
         return self.value(text)
 
-    # -- control flow ---------------------------------------------------------------------------------------------
+    # -- control flow ----------------------------------------------------------------------------------
 
     @contextmanager
     def loop(
@@ -664,6 +667,7 @@ class Function:
             step: Increment, not zero; a value (not a literal) is taken to be positive.
             carried: `(type, initial value)` of the values carried from iteration to iteration.
             type_name: Integer type of the index.
+
         Yields:
             The loop; its `next` must be called when anything is carried, and `results` is set after the block.
         """

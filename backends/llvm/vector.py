@@ -137,7 +137,7 @@ class VectorEmitter:
         self.lanes = lanes
         self.contract = contract
 
-    # -- types and constants --------------------------------------------------------------------------------------
+    # -- types and constants ---------------------------------------------------------------------------
 
     def type(self, elem: str) -> str:
         """LLVM type of W lanes."""
@@ -208,7 +208,7 @@ class VectorEmitter:
         picks = ", ".join(f"i32 {index}" for index in indices)
         return self.function.value(f"shufflevector {kind} {a}, {kind} {b}, <{len(indices)} x i32> <{picks}>")
 
-    # -- memory ---------------------------------------------------------------------------------------------------
+    # -- memory ----------------------------------------------------------------------------------------
 
     def all_lanes(self) -> str:
         """The mask with every lane on."""
@@ -354,7 +354,7 @@ class VectorEmitter:
             return self.iota("i64", 0, stride)
         return self.mul("i64", self.iota("i64"), self.splat("i64", stride))
 
-    # -- arithmetic -----------------------------------------------------------------------------------------------
+    # -- arithmetic ------------------------------------------------------------------------------------
 
     def binary(self, op: str, elem: str, a: Value, b: Value, flags: str = "") -> str:
         """Emit an LLVM binary instruction by name."""
@@ -370,23 +370,23 @@ class VectorEmitter:
         return self.binary("f" + op, elem, a, b, "contract" if fused else "")
 
     def add(self, elem: str, a: Value, b: Value, contract: bool | None = None) -> str:
-        """a + b; integers wrap. `contract` overrides the emitter's."""
+        """Return a + b; integers wrap. `contract` overrides the emitter's."""
         return self._arithmetic("add", elem, a, b, contract)
 
     def sub(self, elem: str, a: Value, b: Value, contract: bool | None = None) -> str:
-        """a - b; integers wrap."""
+        """Return a - b; integers wrap."""
         return self._arithmetic("sub", elem, a, b, contract)
 
     def mul(self, elem: str, a: Value, b: Value, contract: bool | None = None) -> str:
-        """a * b; integers wrap."""
+        """Return a * b; integers wrap."""
         return self._arithmetic("mul", elem, a, b, contract)
 
     def div(self, elem: str, a: Value, b: Value) -> str:
-        """a / b of floats (integers: see `vector_division`)."""
+        """Return a / b of floats (integers: see `vector_division`)."""
         return self.binary("fdiv", elem, a, b)
 
     def neg(self, elem: str, a: Value) -> str:
-        """-a; integers wrap."""
+        """Return -a; integers wrap."""
         if is_float(elem):
             return self.function.value(f"fneg {self.type(elem)} {self.operand(elem, a)}")
         return self.binary("sub", elem, 0, a)
@@ -398,13 +398,13 @@ class VectorEmitter:
         return self.function.call(kind, f"llvm.{name}.{self.suffix(elem)}", typed)
 
     def fma(self, elem: str, a: Value, b: Value, c: Value) -> str:
-        """a * b + c, rounded once where the target has the instruction."""
+        """Return a * b + c, rounded once where the target has the instruction."""
         if self.target.has_fma:
             return self.intrinsic("fma", elem, a, b, c)
         return self.add(elem, self.mul(elem, a, b, contract=False), c, contract=False)
 
     def abs(self, elem: str, a: Value) -> str:
-        """|a|; the least integer stays itself."""
+        """Return |a|; the least integer stays itself."""
         if is_float(elem):
             return self.intrinsic("fabs", elem, a)
         kind = self.type(elem)
@@ -454,7 +454,7 @@ class VectorEmitter:
             return self._float_extremum("olt", elem, a, b)
         return self.intrinsic("smin" if signed else "umin", elem, a, b)
 
-    # -- bits, comparison, selection ------------------------------------------------------------------------------
+    # -- bits, comparison, selection -------------------------------------------------------------------
 
     def and_(self, elem: str, a: Value, b: Value) -> str:
         """Bitwise and (masks: `elem` i1)."""
@@ -479,11 +479,11 @@ class VectorEmitter:
         return self.binary(op, elem, a, int(count) & (bits - 1))
 
     def shift_left(self, elem: str, a: Value, count: Value) -> str:
-        """a << (count mod width)."""
+        """Return a << (count mod width)."""
         return self._shift("shl", elem, a, count)
 
     def shift_right(self, elem: str, a: Value, count: Value, *, signed: bool = True) -> str:
-        """a >> (count mod width), with the sign (signed) or zeros shifted in."""
+        """Return a >> (count mod width), with the sign (signed) or zeros shifted in."""
         return self._shift("ashr" if signed else "lshr", elem, a, count)
 
     def compare(self, predicate: str, elem: str, a: Value, b: Value) -> str:
@@ -501,7 +501,7 @@ class VectorEmitter:
         """Whether any lane of a mask is on: a scalar i1."""
         return self.reduce_or("i1", mask)
 
-    # -- conversion -----------------------------------------------------------------------------------------------
+    # -- conversion ------------------------------------------------------------------------------------
 
     def bitcast(self, source: str, target: str, value: Value) -> str:
         """Reinterpret lanes of one width."""
@@ -592,7 +592,7 @@ class VectorEmitter:
         upper = self._cast("trunc", "i32", "i16", self.shift_right("i32", chosen, 16, signed=False))
         return self._cast("bitcast", "i16", "bfloat", upper)
 
-    # -- across lanes ---------------------------------------------------------------------------------------------
+    # -- across lanes ----------------------------------------------------------------------------------
 
     def reduce_add(self, elem: str, value: str) -> str:
         """Sum of the lanes, as a scalar (floats in tree order)."""
@@ -671,31 +671,31 @@ class Lanes:
         return self.emitter.constant(self.elem, number)
 
     def add(self, a: Value, b: Value) -> str:
-        """a + b."""
+        """Return a + b."""
         return self.emitter.add(self.elem, a, b, contract=False)
 
     def sub(self, a: Value, b: Value) -> str:
-        """a - b."""
+        """Return a - b."""
         return self.emitter.sub(self.elem, a, b, contract=False)
 
     def mul(self, a: Value, b: Value) -> str:
-        """a * b."""
+        """Return a * b."""
         return self.emitter.mul(self.elem, a, b, contract=False)
 
     def div(self, a: Value, b: Value) -> str:
-        """a / b."""
+        """Return a / b."""
         return self.emitter.div(self.elem, a, b)
 
     def fma(self, a: Value, b: Value, c: Value) -> str:
-        """a * b + c."""
+        """Return a * b + c."""
         return self.emitter.fma(self.elem, a, b, c)
 
     def neg(self, a: Value) -> str:
-        """-a."""
+        """Return -a."""
         return self.emitter.neg(self.elem, a)
 
     def abs(self, a: Value) -> str:
-        """|a|."""
+        """Return |a|."""
         return self.emitter.abs(self.elem, a)
 
     def sqrt(self, a: Value) -> str:
@@ -727,11 +727,11 @@ class Lanes:
         return self.emitter.xor(self.elem, a, b)
 
     def shift_left(self, a: Value, count: int) -> str:
-        """a << count."""
+        """Return a << count."""
         return self.emitter.shift_left(self.elem, a, count)
 
     def shift_right(self, a: Value, count: int) -> str:
-        """a >> count, arithmetic."""
+        """Return a >> count, arithmetic."""
         return self.emitter.shift_right(self.elem, a, count)
 
     def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
