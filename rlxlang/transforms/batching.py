@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rlxlang.diagnostics import RlxTransformError
 from rlxlang.ir import Builder, Graph, GraphOutput, Node, declare
 from rlxlang.transforms.errors import wanted_inputs
 from rlxlang.transforms.replay import expand, unique_name
 from rlxlang.types import Dim, DimLike, TupleType
-from rlxlang.diagnostics import RlxTransformError
 
 
 def move_axis(b: Builder, node: Node, source: int, target: int) -> Node:

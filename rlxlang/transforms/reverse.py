@@ -170,8 +170,11 @@ def hvp(graph: Graph, names: Sequence[str]) -> Graph:
 
 
 def body_vjp(body: Graph, active: Sequence[bool]) -> Graph:
-    """The pull-back of a scan's body: inputs are the body's, then a cotangent for each output that is a float; outputs are the cotangents
-    of the active inputs (zeros where nothing flows)."""
+    """The pull-back of a scan's body.
+
+    Inputs are the body's, then a cotangent for each output that is a float; outputs are the cotangents of the active inputs (zeros where
+    nothing flows).
+    """
     roots = [i.node for i, on in zip(body.inputs, active, strict=True) if on]
     body, where = expand(body, "vjp", roots)
     b = Builder()

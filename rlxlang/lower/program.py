@@ -1,0 +1,313 @@
+"""From a graph to a program: groups become kernels, values get buffers, temporaries get places in the arena."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rlxlang.diagnostics import RlxBackendError
+from rlxlang.ir import Graph, Node
+from rlxlang.kernels import Buffer, Contract, Copy, Load, Loop, Nest, Program, SizeValue, Step, Window, roots, walk
+from rlxlang.lower.contracts import GroupContract
+from rlxlang.lower.coords import identity
+from rlxlang.lower.fuse import Group, Partition, find, order
+from rlxlang.lower.memory import Buffers, plan
+from rlxlang.lower.nests import GroupNest
+from rlxlang.lower.own import copy_nest, own_steps
+from rlxlang.lower.roles import Role, role_of, sources
+from rlxlang.ops import lowering as how
+from rlxlang.transforms import expand
+from rlxlang.types import Dim, DimLike, TupleType, product
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program, and how it belongs to its graph.
+
+    Attributes:
+        graph: The graph that was lowered, composite ops decomposed.
+        program: What a backend compiles.
+        buffer_of: The buffer of every input and parameter.
+    """
+
+    graph: Graph
+    program: Program
+    buffer_of: Mapping[str, int]
+
+
+class _Lowering:
+    """Lowers one graph, or the body of a loop, into shared buffers."""
+
+    def __init__(self, graph: Graph, buffers: Buffers, given: Mapping[Node, int], prefix: str) -> None:
+        self.graph, self.buffers, self.prefix = graph, buffers, prefix
+        self.places: dict[Node, int] = dict(given)
+        self.items: dict[Node, list[int]] = {}
+        self.partition = Partition(graph)
+        self.steps: list[Step] = []
+        self._copies: dict[Node, int] = {}
+
+    def place(self, node: Node) -> int:
+        """The buffer that holds a node's value, made now if it has none yet."""
+        while node not in self.places:
+            role = role_of(node)
+            if role is Role.ALIAS and node not in self.partition.group_of:
+                node = node.inputs[0]
+                continue
+            if isinstance(node.op.lower, how.ConstantData):
+                self.places[node] = self.buffers.new("constant", node.dtype, node.shape, "", node.attrs["data"].array)
+                continue
+            if isinstance(node.op.lower, how.Item):
+                self.places[node] = self.items[node.inputs[0]][node.attrs["index"]]
+                continue
+            self.places[node] = self.buffers.new("temp", node.dtype, node.shape)
+        return self.places[node]
+
+    def run(self, extra: Mapping[Group, set[Group]] | None = None) -> None:
+        """Emit the kernels of all groups."""
+        groups = order(self.partition.groups(), extra)
+        if groups is None:
+            raise RlxBackendError("the kernels of this graph depend on each other in a circle", code="E0001")
+        for group in groups:
+            name = f"{self.prefix}k{len(self.steps)}"
+            if group.own is not None:
+                self._own(group.own, name)
+            elif group.contraction is not None:
+                self.steps += GroupContract(group, self.buffers, self.place, self.partition.stored, name).steps()
+            else:
+                self.steps += GroupNest(group, self.buffers, self.place, self.partition.stored, name).steps()
+
+    def _own(self, node: Node, name: str) -> None:
+        record = node.op.lower
+        if isinstance(record, how.Item):
+            return
+        if isinstance(record, how.ScanLoop):
+            self._scan(node, name)
+        elif role_of(node) is Role.ALIAS:
+            target = self.places[node] = self.buffers.new("temp", node.dtype, node.shape)
+            self.steps.append(copy_nest(node.inputs[0], target, self.buffers, self.place, name))
+        elif isinstance(record, (how.Concat, how.View, how.Prefix, how.ScatterAxis)):
+            self.steps += own_steps(node, self.place(node), self.buffers, self.place, name)
+        else:
+            raise RlxBackendError(
+                f"`{node.op.name}` has no kernel in compiled programs", code="E0702", span=node.origin.span
+            )
+
+    def contiguous(self, node: Node, name: str) -> int:
+        """A buffer that holds exactly this value, written by a copy if need be."""
+        base = node
+        while role_of(base) is Role.ALIAS and base not in self.partition.group_of:
+            base = base.inputs[0]
+        if role_of(base) is not Role.INLINE:
+            return self.place(node)
+        if node not in self._copies:
+            self._copies[node] = self.buffers.new("temp", node.dtype, node.shape)
+            self.steps.append(copy_nest(node, self._copies[node], self.buffers, self.place, name))
+        return self._copies[node]
+
+    # ------------------------------------------------------------------ loops
+    def _scan(self, node: Node, name: str) -> None:
+        body: Graph = expand(node.attrs["body"], "lower")[0]
+        carries, taken = node.attrs["carries"], node.attrs["sources"]
+        reverse = bool(node.attrs.get("reverse"))
+        assert isinstance(node.type, TupleType)
+        starts = node.inputs[:carries]
+        stacks = node.inputs[carries : carries + taken]
+        closed = node.inputs[carries + taken :]
+        given: dict[Node, int] = {}
+        windows: list[Window] = []
+        carry_buffers = []
+        for k, start in enumerate(starts):
+            buffer = self.buffers.new("temp", start.dtype, start.shape)
+            self.steps.append(copy_nest(start, buffer, self.buffers, self.place, f"{name}_start{k}"))
+            carry_buffers.append(buffer)
+            given[body.inputs[k].node] = buffer
+        for k, stack in enumerate(stacks):
+            base = self.contiguous(stack, f"{name}_source{k}")
+            inner = body.inputs[carries + k].node
+            view = self.buffers.new("view", inner.dtype, inner.shape)
+            windows.append(Window(view, base, product(inner.shape), reverse))
+            given[inner] = view
+        for k, value in enumerate(closed):
+            given[body.inputs[carries + taken + k].node] = self.contiguous(value, f"{name}_const{k}")
+        lowering = _Lowering(body, self.buffers, given, f"{name}_")
+        lowering.run()
+        emitted = []
+        for k, output in enumerate(body.outputs[carries:]):
+            stacked = node.type.items[carries + k]
+            base = self.buffers.new("temp", stacked.dtype, stacked.shape)
+            view = self.buffers.new("view", output.node.dtype, output.node.shape)
+            windows.append(Window(view, base, product(output.node.shape), reverse))
+            lowering.steps.append(copy_nest(output.node, view, self.buffers, lowering.place, f"{name}_emit{k}"))
+            emitted.append(base)
+        # New carries are all computed before any carry is overwritten.
+        fresh = [lowering.contiguous(o.node, f"{name}_next{k}") for k, o in enumerate(body.outputs[:carries])]
+        staged = []
+        for source, target in zip(fresh, carry_buffers, strict=True):
+            if source == target:
+                continue
+            if source in carry_buffers:  # carries that trade places need a stop on the way
+                stop = self.buffers.new("temp", self.buffers[source].dtype, self.buffers[source].shape)
+                lowering.steps.append(Copy(source, stop))
+                source = stop
+            staged.append(Copy(source, target))
+        steps = (*lowering.steps, *staged)
+        self.steps.append(Loop(name, node.attrs["length"], steps, tuple(windows), -1, reverse))
+        self.items[node] = [*carry_buffers, *emitted]
+
+
+def lower(graph: Graph, *, threads: int = 1, in_place: Mapping[str, str] | None = None) -> Lowered:
+    """The program that computes a graph.
+
+    Args:
+        graph: What to compute; composite ops are decomposed first.
+        threads: How many threads may run it (for private memory).
+        in_place: Outputs (by name) that overwrite a parameter or input (by name): these become `state` buffers, and the outputs vanish from
+            `program.outputs`.
+
+    Raises:
+        RlxBackendError: An op or dtype has no kernel.
+    """
+    updates = dict(in_place or {})
+    graph = expand(graph, "lower")[0]
+    buffers = Buffers()
+    given: dict[Node, int] = {}
+    for entry in graph.inputs:
+        kind = "state" if entry.name in updates.values() else entry.kind
+        given[entry.node] = buffers.new(kind, entry.node.dtype, entry.node.shape, entry.name)
+    buffer_of = {entry.name: given[entry.node] for entry in graph.inputs}
+    lowering = _Lowering(graph, buffers, given, "")
+    outputs, late, extra = _place_outputs(graph, lowering, updates, buffer_of)
+    lowering.run(extra)
+    for output, target in late:
+        base = output
+        if role_of(base) is Role.INLINE:
+            lowering.steps.append(copy_nest(base, target, buffers, lowering.place, f"out{target}"))
+        else:
+            source = lowering.place(base)
+            if source != target:
+                lowering.steps.append(Copy(source, target))
+    placed, arena = plan(buffers, lowering.steps, threads)
+    program = Program(
+        graph.name,
+        graph.axes(),
+        tuple(placed),
+        tuple(lowering.steps),
+        collect_dims(placed, lowering.steps, arena),
+        arena,
+        threads,
+        tuple(outputs),
+    )
+    return Lowered(graph, program, buffer_of)
+
+
+def _place_outputs(
+    graph: Graph, lowering: _Lowering, updates: Mapping[str, str], buffer_of: Mapping[str, int]
+) -> tuple[list[int], list[tuple[Node, int]], dict[Group, set[Group]]]:
+    """Buffers of the outputs; those computed by a kernel are written there directly, others are copied at the end."""
+    outputs: list[int] = []
+    late: list[tuple[Node, int]] = []
+    extra: dict[Group, set[Group]] = {}
+    partition = lowering.partition
+    for output in graph.outputs:
+        node = output.node
+        direct = (
+            node in partition.group_of
+            and node not in lowering.places
+            and not isinstance(node.op.lower, (how.Item, how.ScanLoop))
+        )
+        direct = direct and role_of(node) in (Role.FUSED, Role.OWN)
+        if output.name in updates:
+            target = buffer_of[updates[output.name]]
+            state = graph.input(updates[output.name])
+            assert state is not None
+            if direct and _overwrite(graph, partition, node, state.node, extra):
+                lowering.places[node] = target
+            else:
+                late.append((node, target))
+            continue
+        target = lowering.buffers.new("output", node.dtype, node.shape, output.name)
+        outputs.append(target)
+        if direct:
+            lowering.places[node] = target
+        else:
+            late.append((node, target))
+    return outputs, late, extra
+
+
+def _overwrite(graph: Graph, partition: Partition, node: Node, state: Node, extra: dict[Group, set[Group]]) -> bool:
+    """Whether the kernel of `node` may write over `state`: all other readers can run before it, and it reads at its own point only."""
+    writer = find(partition.group_of[node])
+    if writer.own is not None or node in writer.outer:
+        return False
+    before: set[Group] = set()
+    for reader, found in _reads(partition):
+        for source, coords in found:
+            base = source
+            while role_of(base) is Role.ALIAS and base not in partition.group_of:
+                base = base.inputs[0]
+            if base is not state:
+                continue
+            home = partition.home(reader)
+            if home is None:
+                return False
+            if home is not writer:
+                before.add(home)
+            elif source is not state or coords != identity(node.shape) or reader is writer.contraction:
+                return False
+    if any(o.node is state or _is_view_of(o.node, state) for o in graph.outputs):
+        return False
+    trial = {g: set(s) for g, s in extra.items()}
+    trial.setdefault(writer, set()).update(before)
+    if order(partition.groups(), trial) is None:
+        return False
+    extra.setdefault(writer, set()).update(before)
+    return True
+
+
+def _reads(partition: Partition) -> Iterable[tuple[Node, list]]:  # type: ignore[type-arg]
+    for node in partition.group_of:
+        yield node, partition.sources_of(node)
+
+
+def _is_view_of(node: Node, base: Node) -> bool:
+    return role_of(node) in (Role.INLINE, Role.ALIAS) and any(s is base for s, _ in sources(node, identity(node.shape)))
+
+
+def collect_dims(buffers: Sequence[Buffer], steps: Sequence[Step], arena: DimLike) -> tuple[DimLike, ...]:
+    """Every size that is no number, once, in order of first use."""
+    found: dict[Dim, None] = {}
+
+    def note(*dims: DimLike) -> None:
+        for dim in dims:
+            if isinstance(dim, Dim):
+                found.setdefault(dim)
+
+    for buffer in buffers:
+        note(*buffer.shape, buffer.offset, product(buffer.shape))
+    note(arena)
+    todo = list(reversed(steps))
+    while todo:
+        step = todo.pop()
+        if isinstance(step, Loop):
+            note(step.count, *(w.stride for w in step.windows))
+            todo.extend(reversed(step.body))
+        elif isinstance(step, Contract):
+            note(*step.batch, step.m, step.n, step.k)
+            for side in (step.left, step.right):
+                note(side.offset, *side.batch, side.row, side.column)
+            _note_exprs(step, step.epilogue, note)
+        elif isinstance(step, Nest):
+            note(*step.extents, product(step.outer), product(step.inner), product(step.extents))
+            _note_exprs(step, [*(s for p in step.passes for s in p.stores), *step.finals], note)
+    return tuple(found)
+
+
+def _note_exprs(step, stores, note) -> None:  # type: ignore[no-untyped-def]
+    for store in stores:
+        note(store.index.offset, *store.index.strides, *(d for g in store.index.gathered for d in (g.size, g.stride)))
+    for expr in walk(*roots(step)):
+        if isinstance(expr, Load):
+            note(expr.index.offset, *expr.index.strides)
+            note(*(d for g in expr.index.gathered for d in (g.size, g.stride)))
+        elif isinstance(expr, SizeValue):
+            note(expr.dim)
