@@ -284,8 +284,7 @@ class ByValue(Node):
 
 
 Expr: TypeAlias = (
-    "Int | Float | Bool | Str | Dyn | Ref | Call | Method | Field | Index | Unary | Binary | Group | Named"
-    " | ListExpr"
+    "Int | Float | Bool | Str | Dyn | Ref | Call | Method | Field | Index | Unary | Binary | Group | Named | ListExpr"
 )
 Item: TypeAlias = "Expr | Range | ByValue"
 IndexItem: TypeAlias = "Expr | Range | Ellipsis | NewAxis"

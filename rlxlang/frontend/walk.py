@@ -55,9 +55,7 @@ def structurally_equal(left: Node, right: Node) -> bool:
         if type(a) is not type(b):
             return False
         if isinstance(a, Node):
-            todo.extend(
-                (getattr(a, name), getattr(b, name)) for name in _field_names(type(a)) if name != "suffix"
-            )
+            todo.extend((getattr(a, name), getattr(b, name)) for name in _field_names(type(a)) if name != "suffix")
         elif isinstance(a, tuple) and isinstance(b, tuple):
             if len(a) != len(b):
                 return False
