@@ -39,8 +39,8 @@ def _complement(m: Real, magnitude: str) -> str:
     upper = m.number(m.i.and_(m.bits(bounded), -1 << 27))
     rest = f.mul(f.sub(bounded, upper), f.add(bounded, upper))
     power = exp(m, f.neg(f.mul(upper, upper)))
-    # exp(-rest) to second order; rest is below 2**-19.
-    correction = f.fma(f.mul(rest, 0.5), rest, f.neg(rest))
+    # exp(-rest) - 1 to third order; rest is below 2**-15.
+    correction = f.mul(rest, f.polynomial(rest, (-1 / 6, 0.5, -1.0)))
     return f.mul(power, f.fma(factor, correction, factor))
 
 

@@ -239,7 +239,13 @@ def sigmoid(m: Real, x: str) -> str:
     """1 / (1 + exp(-x)), from exp(-|x|) so that nothing overflows."""
     f = m.f
     power = exp(m, f.neg(f.abs(x)))
-    return f.div(f.select(f.compare("olt", x, 0.0), power, 1.0), f.add(power, 1.0))
+    negative = f.compare("olt", x, 0.0)
+    total = f.add(power, 1.0)
+    quotient = f.div(f.select(negative, power, 1.0), total)
+    # Take back what rounding 1 + power added; 1 / total is 1 - quotient or quotient.
+    excess = f.sub(f.sub(total, 1.0), power)
+    inverse = f.select(negative, f.sub(1.0, quotient), quotient)
+    return f.fma(f.mul(quotient, inverse), excess, quotient)
 
 
 def _log1p_exp_of_negative_magnitude(m: Real, x: str) -> str:
