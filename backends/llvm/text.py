@@ -218,10 +218,16 @@ class Branch:
         yield
         if self._function.terminated:
             return
-        if self._types and self._given is None:
-            raise ValueError("an arm of a merging branch needs a call of merge()")
-        self._incoming.append((self._given or (), self._function.block))
+        self._incoming.append((self._given_values(), self._function.block))
         self._function.jump(self._join_label)
+
+    def _given_values(self) -> tuple[str, ...]:
+        """The values of the arm that just ended."""
+        if self._given is not None:
+            return self._given
+        if self._types:
+            raise ValueError("an arm of a merging branch needs a call of merge()")
+        return ()
 
     def close(self) -> None:
         """Emit the merge point; called when the outer block ends."""
@@ -327,9 +333,7 @@ class Function:
         self.emit(f"br label %{label}")
         self.terminated = True
 
-    def jump_if(
-        self, condition: Operand, then: str, otherwise: str, weights: tuple[int, int] | None = None
-    ) -> None:
+    def jump_if(self, condition: Operand, then: str, otherwise: str, weights: tuple[int, int] | None = None) -> None:
         """End the block with a conditional branch; `weights` are relative frequencies (then, otherwise)."""
         tail = f", !prof {self.module.branch_weights(*weights)}" if weights else ""
         self.emit(f"br i1 {operand_text(condition)}, label %{then}, label %{otherwise}{tail}")
@@ -619,10 +623,7 @@ class Function:
             self.module.declare(
                 name,
                 ret,
-                [
-                    type_name.split(" ")[0] if type_name.startswith("ptr") else type_name
-                    for type_name, _ in arguments
-                ],
+                [type_name.split(" ")[0] if type_name.startswith("ptr") else type_name for type_name, _ in arguments],
             )
         return self.call_pointer(ret, f"@{name}", arguments, flags=flags, attributes=attributes)
 
@@ -696,9 +697,7 @@ class Function:
             f"  {loop.index} = phi {type_name} [ {operand_text(start)}, %{before} ], [ {index_next}, %{latch} ]"
         )
         for name, (kind, initial), value in zip(loop.carried, carried, following, strict=True):
-            phis.append(
-                f"  {name} = phi {kind} [ {operand_text(initial)}, %{before} ], [ {value}, %{latch} ]"
-            )
+            phis.append(f"  {name} = phi {kind} [ {operand_text(initial)}, %{before} ], [ {value}, %{latch} ]")
         self.label(after)
         if always:
             loop.results = following

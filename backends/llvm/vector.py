@@ -127,9 +127,7 @@ class VectorEmitter:
         contract: Whether `add sub mul` may be fused into multiply-adds by the code generator (their default).
     """
 
-    def __init__(
-        self, function: Function, target: VectorTarget, lanes: int, *, contract: bool = False
-    ) -> None:
+    def __init__(self, function: Function, target: VectorTarget, lanes: int, *, contract: bool = False) -> None:
         if lanes < 1 or lanes & (lanes - 1):
             raise ValueError(f"the lane count must be a power of two, not {lanes}")
         self.function = function
@@ -182,9 +180,7 @@ class VectorEmitter:
             return scalar
         kind = self.type(elem)
         first = self.function.value(f"insertelement {kind} poison, {elem} {scalar}, i32 0")
-        return self.function.value(
-            f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer"
-        )
+        return self.function.value(f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer")
 
     def extract(self, elem: str, value: Value, lane: Operand) -> str:
         """One lane as a scalar."""
@@ -198,9 +194,7 @@ class VectorEmitter:
         if self.lanes == 1:
             return scalar
         text = self.operand(elem, value)
-        return self.function.value(
-            f"insertelement {self.type(elem)} {text}, {elem} {scalar}, i32 {operand_text(lane)}"
-        )
+        return self.function.value(f"insertelement {self.type(elem)} {text}, {elem} {scalar}, i32 {operand_text(lane)}")
 
     def shuffle(self, elem: str, a: str, b: str, indices: Sequence[int]) -> str:
         """Lanes picked from a (0 … W-1) and b (W … 2W-1)."""
@@ -331,17 +325,13 @@ class VectorEmitter:
             ],
         )
 
-    def load_strided(
-        self, elem: str, pointer: str, stride: Operand, mask: str | None = None, fill: Value = 0
-    ) -> str:
+    def load_strided(self, elem: str, pointer: str, stride: Operand, mask: str | None = None, fill: Value = 0) -> str:
         """Load pointer[0], pointer[stride], …; the stride counts elements (i64, any sign)."""
         if isinstance(stride, int) and stride == 1:
             return self.load(elem, pointer, mask, fill)
         return self.gather(elem, pointer, self.strided_offsets(stride), mask, fill)
 
-    def store_strided(
-        self, elem: str, value: Value, pointer: str, stride: Operand, mask: str | None = None
-    ) -> None:
+    def store_strided(self, elem: str, value: Value, pointer: str, stride: Operand, mask: str | None = None) -> None:
         """Store to pointer[0], pointer[stride], …; the stride counts elements (i64, any sign)."""
         if isinstance(stride, int) and stride == 1:
             self.store(elem, value, pointer, mask)
@@ -359,9 +349,7 @@ class VectorEmitter:
     def binary(self, op: str, elem: str, a: Value, b: Value, flags: str = "") -> str:
         """Emit an LLVM binary instruction by name."""
         head = f"{op} {flags}" if flags else op
-        return self.function.value(
-            f"{head} {self.type(elem)} {self.operand(elem, a)}, {self.operand(elem, b)}"
-        )
+        return self.function.value(f"{head} {self.type(elem)} {self.operand(elem, a)}, {self.operand(elem, b)}")
 
     def _arithmetic(self, op: str, elem: str, a: Value, b: Value, contract: bool | None) -> str:
         if not is_float(elem):
@@ -513,9 +501,7 @@ class VectorEmitter:
         text = self.operand(source, value)
         return self.function.value(f"{op} {self.type(source)} {text} to {self.type(target)}")
 
-    def convert(
-        self, source: str, target: str, value: Value, *, signed: bool = True, to_signed: bool = True
-    ) -> str:
+    def convert(self, source: str, target: str, value: Value, *, signed: bool = True, to_signed: bool = True) -> str:
         """Convert between element types.
 
         Float to integer truncates, saturates and takes NaN to 0; integers wrap; anything to `i1` is `!= 0`;

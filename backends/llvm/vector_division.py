@@ -57,8 +57,6 @@ def floor_divide(v: VectorEmitter, elem: str, a: str, b: str, *, signed: bool = 
     return v.select(elem, zero, 0, quotient)
 
 
-
-
 def modulo(v: VectorEmitter, elem: str, a: str, b: str, *, signed: bool = True) -> str:
     """Remainder with the sign of the divisor (integers: 0 for a zero divisor; floats: `np.remainder`)."""
     if is_float(elem):
@@ -124,7 +122,7 @@ def _float_divmod(v: VectorEmitter, elem: str, a: str, b: str) -> tuple[str, str
 
 
 def integer_power(v: VectorEmitter, elem: str, base: str, exponent: str, *, signed: bool = True) -> str:
-    """base ** exponent, wrapping; a negative exponent gives the truncated value (±1 for base ±1, else 0)."""
+    """Base ** exponent, wrapping; a negative exponent gives the truncated value (±1 for base ±1, else 0)."""
     function, kind = v.function, v.type(elem)
     magnitude = v.maximum(elem, exponent, 0) if signed else exponent
     largest = v.reduce_max(elem, magnitude, signed=False)

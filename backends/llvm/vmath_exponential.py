@@ -56,7 +56,7 @@ def _limits(m: Real) -> tuple[float, float]:
 
 
 def exp(m: Real, x: str, halved: bool = False) -> str:
-    """exp(x), or exp(x) / 2 without intermediate overflow."""
+    """Emit exp(x), or exp(x) / 2 without intermediate overflow."""
     low, high = _limits(m)
     x = m.clamp_above(m.clamp_below(x, low), high + (1.0 if halved else 0.0))
     reduced = _reduce(m, x)
@@ -295,4 +295,3 @@ def pow_float(m: Real, x: str, y: str) -> str:
     unit = v.and_("i1", f.compare("oeq", magnitude, 1.0), f.compare("oeq", f.abs(y), INFINITY))
     one = v.or_("i1", f.compare("oeq", x, 1.0), f.compare("oeq", y, 0.0))
     return f.select(v.or_("i1", unit, one), 1.0, power)
-

@@ -37,7 +37,7 @@ def _reduce(m: Real, x: str) -> ReducedAngle:
     is_float = f.elem == "float"
     terms = HALF_PI_FLOAT if is_float else HALF_PI_DOUBLE
     if not m.v.target.has_fma:
-        terms = HALF_PI_SHORT_TERMS
+        terms: tuple[float, ...] = HALF_PI_SHORT_TERMS
     rounded = f.fma(x, TWO_OVER_PI, m.format.magic)
     n = f.sub(rounded, m.format.magic)
     r = x

@@ -54,9 +54,7 @@ class Compiled:
 
     def run(self, name: str, a: Array, b: Array, out_dtype: Any = None) -> Array:
         out = np.empty(a.shape, out_dtype or a.dtype)
-        signature = ctypes.CFUNCTYPE(
-            None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
-        )
+        signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
         function = signature(self.engine.get_function_address("kernel_" + name))
         function(a.ctypes.data, b.ctypes.data, out.ctypes.data, a.size)
         return out
@@ -285,8 +283,7 @@ def test_integer_division(elem: str, signed: bool, lanes: int, target: VectorTar
         "mod": [0 if y == 0 else x % y for x, y in numbers],
         "rem": [0 if y == 0 else int(math.copysign(1, x)) * (abs(x) % abs(y)) for x, y in numbers],
         "pow": [
-            wrap(pow(x, y, 1 << bits)) if y >= 0 else (x if y % 2 else 1) if abs(x) == 1 else 0
-            for x, y in numbers
+            wrap(pow(x, y, 1 << bits)) if y >= 0 else (x if y % 2 else 1) if abs(x) == 1 else 0 for x, y in numbers
         ],
     }
     for name, values in expected.items():
@@ -317,9 +314,7 @@ def test_conversions(lanes: int, target: VectorTarget) -> None:
             bits = single.view(np.int32).copy()
             bits -= np.abs(single.astype(np.float64)) > np.abs(x)
             bits |= (single != x) & ~np.isnan(x)
-            np.testing.assert_array_equal(
-                got.astype(np.float32), bits.view(np.float32).astype(kind).astype(np.float32)
-            )
+            np.testing.assert_array_equal(got.astype(np.float32), bits.view(np.float32).astype(kind).astype(np.float32))
         else:
             np.testing.assert_array_equal(got, x.astype(kind))
 
