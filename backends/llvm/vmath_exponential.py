@@ -56,7 +56,7 @@ def _limits(m: Real) -> tuple[float, float]:
 
 
 def exp(m: Real, x: str, halved: bool = False) -> str:
-    """Emit exp(x), or exp(x) / 2 without intermediate overflow."""
+    """Emit the exponential of x, or half of it without intermediate overflow."""
     low, high = _limits(m)
     x = m.clamp_above(m.clamp_below(x, low), high + (1.0 if halved else 0.0))
     reduced = _reduce(m, x)

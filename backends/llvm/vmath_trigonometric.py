@@ -35,9 +35,9 @@ def _reduce(m: Real, x: str) -> ReducedAngle:
     """Reduce the angle, and give sine and cosine of the rest."""
     f = m.f
     is_float = f.elem == "float"
-    terms = HALF_PI_FLOAT if is_float else HALF_PI_DOUBLE
+    terms: tuple[float, ...] = HALF_PI_FLOAT if is_float else HALF_PI_DOUBLE
     if not m.v.target.has_fma:
-        terms: tuple[float, ...] = HALF_PI_SHORT_TERMS
+        terms = HALF_PI_SHORT_TERMS
     rounded = f.fma(x, TWO_OVER_PI, m.format.magic)
     n = f.sub(rounded, m.format.magic)
     r = x
