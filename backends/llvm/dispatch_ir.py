@@ -4,11 +4,16 @@ Its `self` is the tuple (table, slow, fail, …). The table, an int64 array, hol
 recorded combinations and pointers to them, most recent first. A combination ("entry") is an int64 array
 too:
 
-    entry[0]  address of i32 main(ptr buffers, ptr sizes) entry[1]  buffers                    entry[2]
-    sizes entry[3]  1: release the GIL         entry[4]  result: 0 None, 1 array, 2 tuple, 3 float from f32,
-    4 from f64 entry[5]  number of inputs           entry[6]  number of outputs entry[7]  address of the
-    scalar, for results 3 and 4 then per input    descr, slot, nd, dims[nd] then per output   object or 0,
-    descr, slot, nd, dims[nd]
+    entry[0]  address of i32 main(ptr buffers, ptr sizes)
+    entry[1]  buffers
+    entry[2]  sizes
+    entry[3]  1: release the GIL
+    entry[4]  result: 0 None, 1 array, 2 tuple, 3 float from f32, 4 float from f64
+    entry[5]  number of inputs
+    entry[6]  number of outputs
+    entry[7]  address of the scalar, for results 3 and 4
+    then per input    descr, slot, nd, dims[nd]
+    then per output   object or 0, descr, slot, nd, dims[nd]
 
 An argument is taken as it is when its type is exactly ndarray, its descr pointer, rank and dims are those
 recorded, and it is C-contiguous and aligned. Anything else calls `slow` with the arguments as they came.
@@ -131,8 +136,8 @@ declare ptr @PyFloat_FromDouble(double)
 declare ptr @PyLong_FromLong(i64)
 declare ptr @rlx_new_from_descr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)
 
-; A new reference to an output: the fixed object, or a new array whose address goes into its slot. Null on
-error.
+; A new reference to an output: the fixed object, or a new array whose address goes into its slot.
+; Null on error.
 define internal ptr @make_output(ptr %record, ptr %buffers) {
   %fixed = load ptr, ptr %record
   %is_fixed = icmp ne ptr %fixed, null

@@ -149,7 +149,7 @@ def set_threads(n: int) -> None:
         ValueError: `n` is outside that range.
     """
     global _wanted
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_THREADS:
+    if type(n) is not int or not 1 <= n <= MAX_THREADS:
         raise ValueError(f"the number of threads is an integer from 1 to {MAX_THREADS}, not {n!r}")
     _wanted = n
     if _tell_native is not None:
@@ -326,8 +326,8 @@ spin_more:
   %turn1 = add i32 %turn, 1
   %patient = icmp slt i32 %turn1, $SPINS$
   br i1 %patient, label %spin, label %sleep
-sleep: ; Announce first, then sleep if nothing changed; the owner changes the generation first, then looks
-  for sleepers.
+sleep:
+  ; Announce first, then sleep if nothing changed; the owner changes the generation, then looks for sleepers.
   %before = atomicrmw add ptr @sleepers, i32 1 seq_cst
   %waited = call i64 (i64, ...) @syscall(i64 $FUTEX$, ptr @generation, i32 128, i32 %seen, ptr null)
   %after = atomicrmw sub ptr @sleepers, i32 1 seq_cst
@@ -469,8 +469,8 @@ publish:
   %sleeping = load atomic i32, ptr @sleepers seq_cst, align 4
   %any_asleep = icmp sgt i32 %sleeping, 0
   br i1 %any_asleep, label %wake, label %run
-wake: ; Wake no more than there are ranges for, unless some sleepers are outside the team: any may be the
-  one woken.
+wake:
+  ; As many as there are ranges for; but all if some sleepers are outside the team, as any may be woken.
   %n1 = sub i64 %n, 1
   %others = udiv i64 %n1, %g
   %few = icmp ult i64 %others, 2147483647
@@ -519,8 +519,8 @@ define void @pool_set_threads(i32 %count) {
   ret void
 }
 
-; End the workers. The lock is kept, so that later calls (daemon threads during exit) run serially. A region
-that does ; not end in time keeps its workers; the end of the process takes them.
+; End the workers. The lock is kept, so that later calls (daemon threads during exit) run serially.
+; A region that does not end in time keeps its workers; the end of the process takes them.
 define void @pool_stop() {
 entry:
   br label %lock
