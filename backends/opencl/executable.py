@@ -1,0 +1,290 @@
+"""A compiled program on a device: its memory, its launches, its results."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rlxlang.backends.base import Prepare
+from rlxlang.backends.opencl.c_expr import ARENA
+from rlxlang.backends.opencl.c_nest import KernelPlan
+from rlxlang.backends.opencl.device import OpenClDevice
+from rlxlang.backends.opencl.program import ProgramSource
+from rlxlang.diagnostics.errors import InternalError, RlxBackendError
+from rlxlang.kernels import Buffer, Copy, Loop, Program, Step
+from rlxlang.types import DimLike, evaluate, product
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+_LEAST_BYTES = 64  # OpenCL knows no empty buffers
+_KEPT_SIZES = 64
+
+
+class OpenClExecutable:
+    """A program for one device; the same code serves every combination of sizes.
+
+    Runs of one executable, and of all on one device, take turns.
+    """
+
+    def __init__(self, program: Program, source: ProgramSource, device: OpenClDevice) -> None:
+        self.program = program
+        self.source = source.text
+        self._source = source
+        self._device = device
+        self._memory: dict[int, Any] = {}
+        self._tables: dict[tuple[int, ...], Array] = {}
+        self._on_device: Array | None = None  # the table that lies on the device
+        self._table_memory: Any = None
+        self._kernels: dict[str, Any] = {}
+        if source.kernels:
+            self._build()
+
+    def _build(self) -> None:
+        import pyopencl as cl
+
+        with warnings.catch_warnings():
+            # A driver's remarks on correct code are no concern of the user.
+            warnings.simplefilter("ignore")
+            try:
+                built = cl.Program(self._device.context, self.source).build(list(self._device.options))
+            except cl.Error as problem:
+                raise InternalError(f"the OpenCL compiler refuses the program: {problem}", stage="opencl") from problem
+            for plans in self._source.kernels.values():
+                for plan in plans:
+                    self._kernels[plan.function] = cl.Kernel(built, plan.function)
+
+    def run(self, arrays: Mapping[int, Array], sizes: Mapping[str, int]) -> list[Array]:
+        """Run once; see `rlxlang.backends.base.Executable.run`.
+
+        Raises:
+            RlxBackendError: The process was forked, or the device failed (memory).
+        """
+        import pyopencl as cl
+
+        self._device.check_process()
+        with self._device.lock:
+            run = _Run(self, sizes)
+            try:
+                return run.perform(arrays)
+            except cl.Error as problem:
+                self._device.queue.finish()  # nothing may still write to arrays that go away
+                name = self._device.record.name
+                raise RlxBackendError(f"`{self.program.name}` failed on {name}: {problem}", code="E0700") from problem
+
+    def bind(
+        self,
+        fixed: Mapping[int, Array],
+        prepare: Prepare,
+        result: str,
+        name: str,
+    ) -> Callable[..., object]:
+        """A function of the inputs; see `rlxlang.backends.base.Executable.bind`."""
+        inputs = [b.id for b in self.program.buffers if b.kind == "input"]
+        held = dict(fixed)
+
+        def call(*args: object) -> object:
+            arrays, sizes = prepare(args)
+            outputs = self.run({**held, **dict(zip(inputs, arrays, strict=True))}, sizes)
+            if result == "tuple":
+                return tuple(outputs)
+            return float(outputs[0].reshape(-1)[0]) if result == "float" else outputs[0]
+
+        call.__name__ = name
+        return call
+
+    # What a run uses; the device's lock is held.
+
+    @property
+    def queue(self) -> Any:
+        """The device's queue."""
+        return self._device.queue
+
+    @property
+    def code(self) -> ProgramSource:
+        """The program as it was compiled."""
+        return self._source
+
+    def kernel(self, plan: KernelPlan) -> Any:
+        """The kernel of a plan."""
+        return self._kernels[plan.function]
+
+    def memory(self, root: int, count: int) -> Any:
+        """Memory of at least `count` bytes for a root; constants are uploaded when it is made."""
+        import pyopencl as cl
+
+        held = self._memory.get(root)
+        if held is not None and held.size >= count:
+            return held
+        made = cl.Buffer(self._device.context, cl.mem_flags.READ_WRITE, max(count, _LEAST_BYTES))
+        self._memory[root] = made
+        if root != ARENA and self.program.buffers[root].data is not None:
+            upload(self.queue, made, np.ascontiguousarray(self.program.buffers[root].data), wait=True)
+        return made
+
+    def table(self, sizes: Mapping[str, int]) -> Any:
+        """The table of sizes, on the device."""
+        import pyopencl as cl
+
+        key = tuple(sizes[axis] for axis in self.program.axes)
+        values = self._tables.get(key)
+        if values is None:
+            if len(self._tables) >= _KEPT_SIZES:
+                self._tables.clear()
+            values = np.array([evaluate(d, sizes) for d in self._source.table], np.int64)
+            self._tables[key] = values
+        if self._table_memory is None:
+            self._table_memory = cl.Buffer(
+                self._device.context, cl.mem_flags.READ_ONLY, max(values.nbytes, _LEAST_BYTES)
+            )
+        if self._on_device is not values:
+            upload(self.queue, self._table_memory, values, wait=True)
+            self._on_device = values
+        return self._table_memory
+
+
+def upload(queue: Any, memory: Any, array: Array, *, wait: bool = False) -> None:
+    """Copy an array to the start of device memory."""
+    import pyopencl as cl
+
+    if array.nbytes:
+        cl.enqueue_copy(queue, memory, array.reshape(-1).view(np.uint8), is_blocking=wait)
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where a buffer lies in a run."""
+
+    root: int
+    offset: int
+    bytes: int
+
+
+class _Run:
+    """One run: everything is enqueued in order, and waited for once."""
+
+    def __init__(self, executable: OpenClExecutable, sizes: Mapping[str, int]) -> None:
+        self.executable = executable
+        self.program = executable.program
+        self.sizes = sizes
+        self.starts: dict[int, int] = {}  # byte offsets of views in the buffers below them
+        self.bytes = {ARENA: self.value(self.program.arena)}
+        for buffer in self.program.buffers:
+            if buffer.kind not in ("temp", "private", "view"):
+                self.bytes[buffer.id] = self.size(buffer)
+        self.table: Any = None
+
+    def value(self, dim: DimLike) -> int:
+        return evaluate(dim, self.sizes)
+
+    def size(self, buffer: Buffer) -> int:
+        """Bytes of one copy of a buffer."""
+        return self.value(product(buffer.shape)) * buffer.dtype.bytes
+
+    def memory(self, root: int) -> Any:
+        return self.executable.memory(root, self.bytes[root])
+
+    def place(self, number: int) -> _Place:
+        """Where a buffer lies now."""
+        layout = self.executable.code.layout
+        owner = self.program.buffers[layout.owner(number)]
+        offset = self.value(owner.offset) if owner.kind == "temp" else 0
+        return _Place(layout.root(number), offset + self.starts.get(number, 0), self.size(self.program.buffers[number]))
+
+    def perform(self, arrays: Mapping[int, Array]) -> list[Array]:
+        """Upload, run all steps, download."""
+        import pyopencl as cl
+
+        queue = self.executable.queue
+        self.table = self.executable.table(self.sizes)
+        given = [b for b in self.program.buffers if b.kind in ("input", "param", "state")]
+        for buffer in given:
+            array = arrays[buffer.id]
+            if array.nbytes != self.bytes[buffer.id]:
+                text = f"buffer {buffer.id} `{buffer.name}` was given {array.nbytes} bytes, not {self.bytes[buffer.id]}"
+                raise InternalError(text, stage="run")
+            upload(queue, self.memory(buffer.id), array)
+        for step in self.program.steps:
+            self.step(step)
+        results = []
+        for number in self.program.outputs:
+            shape = tuple(self.value(d) for d in self.program.buffers[number].shape)
+            results.append(np.empty(shape, self.program.buffers[number].dtype.numpy))
+            self.download(results[-1], self.place(number))
+        for buffer in given:
+            if buffer.kind == "state" and buffer.id in self.executable.code.written:
+                self.download(arrays[buffer.id], self.place(buffer.id))
+        cl.enqueue_marker(queue).wait()
+        return results
+
+    def download(self, array: Array, place: _Place) -> None:
+        """Have a buffer copied into an array, which is there after the wait."""
+        import pyopencl as cl
+
+        if array.nbytes:
+            flat = array.reshape(-1).view(np.uint8)
+            cl.enqueue_copy(
+                self.executable.queue, flat, self.memory(place.root), src_offset=place.offset, is_blocking=False
+            )
+
+    def step(self, step: Step) -> None:
+        """Enqueue a step; loops nest as deep as the program's text."""
+        if isinstance(step, Loop):
+            self.loop(step)
+        elif isinstance(step, Copy):
+            self.copy(step)
+        else:
+            for plan in self.executable.code.kernels[id(step)]:
+                self.launch(plan)
+
+    def loop(self, loop: Loop) -> None:
+        import pyopencl as cl
+
+        count = self.value(loop.count)
+        for number in range(count):
+            step = count - 1 - number if loop.reverse else number
+            for window in loop.windows:
+                place = count - 1 - step if window.reverse else step
+                view = self.program.buffers[window.view]
+                moved = place * self.value(window.stride) * view.dtype.bytes
+                self.starts[window.view] = self.starts.get(window.base, 0) + moved
+            if loop.index >= 0:
+                where = self.place(loop.index)
+                cl.enqueue_fill_buffer(
+                    self.executable.queue, self.memory(where.root), np.array(step, np.int64), where.offset, where.bytes
+                )
+            for below in loop.body:
+                self.step(below)
+
+    def copy(self, step: Copy) -> None:
+        import pyopencl as cl
+
+        source, target = self.place(step.source), self.place(step.target)
+        if not source.bytes or (source.root, source.offset) == (target.root, target.offset):
+            return
+        cl.enqueue_copy(
+            self.executable.queue,
+            self.memory(target.root),
+            self.memory(source.root),
+            byte_count=source.bytes,
+            src_offset=source.offset,
+            dst_offset=target.offset,
+        )
+
+    def launch(self, plan: KernelPlan) -> None:
+        """Enqueue a kernel unless it has nothing to do."""
+        import pyopencl as cl
+
+        if any(self.value(d) <= 0 for d in plan.empty):
+            return
+        items = [self.value(d) for d in plan.items]
+        if plan.limited:
+            items = [min(items[0], self.program.threads)]
+        grid = tuple(-(-n // group) * group for n, group in zip(items, plan.local, strict=True))
+        kernel = self.executable.kernel(plan)
+        starts = [np.int64(self.starts[v]) for v in plan.views]
+        kernel.set_args(*(self.memory(r) for r in plan.roots), self.table, *starts)
+        cl.enqueue_nd_range_kernel(self.executable.queue, kernel, grid, plan.local)
