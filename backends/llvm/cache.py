@@ -108,11 +108,7 @@ def source_salt() -> str:
     import rlxlang
     import rlxlang.backends as backends
 
-    roots = [
-        os.path.dirname(os.path.abspath(package.__file__))
-        for package in (rlxlang, backends)
-        if package.__file__
-    ]
+    roots = [os.path.dirname(os.path.abspath(package.__file__)) for package in (rlxlang, backends) if package.__file__]
     found: list[str] = []
     pending = roots
     while pending:
@@ -188,9 +184,7 @@ def info() -> CacheInfo:
     """Count the entries on disk and the look-ups of this process."""
     root = _usable_root(create=False)
     sizes = [size for _, size, _ in _entries(root)] if root else []
-    return CacheInfo(
-        _counters.hits, _counters.misses, len(sizes), sum(sizes), str(folder() or ""), _counters.problem
-    )
+    return CacheInfo(_counters.hits, _counters.misses, len(sizes), sum(sizes), str(folder() or ""), _counters.problem)
 
 
 def clear() -> None:

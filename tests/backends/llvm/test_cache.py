@@ -166,9 +166,7 @@ def test_prune_removes_the_oldest(root: Path) -> None:
         ({"HOME": "/h"}, "/h/.cache/rlxlang"),
     ],
 )
-def test_place_of_the_folder(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str
-) -> None:
+def test_place_of_the_folder(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str) -> None:
     for name in ("RLX_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

@@ -178,10 +178,7 @@ def test_invalid_ir_is_an_internal_fault_with_a_dump(ir: str) -> None:
 def test_no_address_of_this_process_in_objects(root: Path) -> None:
     """Two processes with different address spaces make the same object."""
     here = jit.compile_object(SINE)
-    code = (
-        "import sys; from rlxlang.backends.llvm import jit\n"
-        f"sys.stdout.buffer.write(jit.compile_object({SINE!r}))"
-    )
+    code = f"import sys; from rlxlang.backends.llvm import jit\nsys.stdout.buffer.write(jit.compile_object({SINE!r}))"
     cache.clear()
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
     assert there == here

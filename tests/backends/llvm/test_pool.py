@@ -413,3 +413,20 @@ def test_quota_version_1(tmp_path: Path) -> None:
 
 def test_no_control_groups(tmp_path: Path) -> None:
     assert pool.cgroup_cpus(tmp_path / "absent", tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "parallel"),
+    [("linux", "x86_64", True), ("linux", "aarch64", True), ("linux", "riscv64", False), ("darwin", "arm64", False)],
+)
+def test_the_pool_of_other_machines_is_valid_ir(
+    monkeypatch: pytest.MonkeyPatch, system: str, machine: str, parallel: bool
+) -> None:
+    import llvmlite.binding as llvm
+
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(pool.platform, "machine", lambda: machine)
+    text = pool.pool_ir()
+    llvm.parse_assembly(text).verify()
+    assert "$" not in text
+    assert ("pthread_create" in text) == parallel
