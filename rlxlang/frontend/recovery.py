@@ -45,7 +45,7 @@ class Recovery:
         if len(self.diagnostics) >= _MOST_ERRORS:
             return False
         if token is None:
-            start = problem.pos_in_stream or 0
+            start = getattr(problem, "pos_in_stream", 0)
             end = start + 1
         elif token.type == "$END":
             start = end = self._end
@@ -54,12 +54,15 @@ class Recovery:
         self._settle(interactive)
         if token is not None and self._supply_semicolon(interactive, token, start):
             return self._read_again(interactive, token)
+        at_end = token is not None and token.type == "$END"
+        if at_end and self._at_statement_start(interactive) and (opened := _open_braces(interactive)):
+            return self._close_braces(interactive, opened)
         self._report(problem, interactive, start, end)
         broken_from = self._drop_statement(interactive, start)
         if broken_from is None:
             return False
         opened = _open_braces(interactive)
-        if token is not None and token.type == "$END":
+        if at_end:
             if opened:
                 return self._close_braces(interactive, opened)
             self._move(interactive, len(self._text))
@@ -154,6 +157,7 @@ class Recovery:
 
     def _swallowed_by_comment(self, last_end: int, start: int) -> bool:
         """Whether a comment between the last good token and the error may be meant as a division."""
+        start = len(self._text) if start == self._end else start
         return any(
             last_end <= comment.span.start and comment.span.end <= start and reads_like_code(comment)
             for comment in self._comments
