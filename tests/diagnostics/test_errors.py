@@ -79,11 +79,11 @@ def test_distance(left, right, edits):
 
 
 def test_suggestions():
-    names = ["softmax", "softmin", "relu", "log_softmax"]
-    assert nearest("sofmax", names) == ("softmax", "softmin")
+    names = ["softmax", "softmaxx", "relu", "log_softmax"]
+    assert nearest("sofmax", names) == ("softmax", "softmaxx")
     assert nearest("Relu", names) == ("relu",)
     assert nearest("zzz", names) == ()
-    assert did_you_mean("sofmax", names) == "did you mean `softmax` or `softmin`?"
+    assert did_you_mean("sofmax", names) == "did you mean `softmax` or `softmaxx`?"
     assert did_you_mean("zzz", names) == ""
     assert len(nearest("a1", [f"a{k}" for k in range(9)])) == 3
 
