@@ -125,6 +125,8 @@ _ROWS = (
     Code("E0603", "carry changes its shape or dtype", _SHAPE),
     Code("E0604", "branches disagree", _SHAPE),
     Code("E0605", "no output", _VALUE),
+    Code("E0606", "form is not supported yet", _VALUE),
+    Code("E0607", "text is nested too deeply", _VALUE),
     # -- E07 backends
     Code("E0700", "backend error", _BACKEND),
     Code("E0701", "device is not available", _BACKEND),
@@ -135,6 +137,13 @@ _ROWS = (
     Code("E0802", "wrong input", _RUNTIME),
     Code("E0803", "input or param is missing", _RUNTIME),
     Code("E0804", "buffer error", _RUNTIME),
+    Code("E0805", "wrong shape of an input or param", _SHAPE),
+    Code("E0806", "wrong dtype of an input or param", _TYPE),
+    Code("E0807", "unknown input or param", _NAME),
+    Code("E0808", "sizes of one axis disagree", _SHAPE),
+    Code("E0809", "param is not bound", _RUNTIME),
+    Code("E0810", "value does not fit its dtype", _VALUE),
+    Code("E0811", "size of an axis is unknown", _RUNTIME),
     # -- W09 warnings
     Code("W0900", "warning", _WARNING),
     Code("W0901", "comment that reads like code", _WARNING),

@@ -223,6 +223,14 @@ class Collector:
         for diagnostic in diagnostics:
             self.add(diagnostic)
 
+    def mark(self) -> dict[tuple[object, ...], Diagnostic]:
+        """What has been gathered so far, for `rewind`."""
+        return dict(self._found)
+
+    def rewind(self, mark: dict[tuple[object, ...], Diagnostic]) -> None:
+        """Forget what was gathered since `mark`."""
+        self._found = dict(mark)
+
     @property
     def has_errors(self) -> bool:
         """Whether an error is among them."""

@@ -1,0 +1,139 @@
+"""The state of one elaboration: the builder, the diagnostics, the names in sight and the chain of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlxlang.diagnostics import Collector, Diagnostic, Frame, Label, Span
+from rlxlang.frontend import ast
+from rlxlang.frontend.values import POISON, Binding, Poison, Unbound
+from rlxlang.ir import Builder, GraphInput, Origin
+from rlxlang.types import DimProblem, PromotionProblem, TypeProblem
+
+
+@dataclass(eq=False)
+class Scope:
+    """Names and their values; `parent` is looked at for names that are not here."""
+
+    parent: Scope | None = None
+    names: dict[str, Binding] = field(default_factory=dict)
+
+    def find(self, name: str) -> Binding | None:
+        """The innermost binding of a name."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.parent
+        return None
+
+    def bind(self, name: str, value: Any, span: Span | None = None) -> Binding:
+        """Bind a name here; an earlier binding is hidden."""
+        binding = self.names[name] = Binding(value, span)
+        return binding
+
+    def visible(self) -> list[str]:
+        """All names in sight that have a value."""
+        found: dict[str, None] = {}
+        scope: Scope | None = self
+        while scope is not None:
+            found |= {n: None for n, b in scope.names.items() if not isinstance(b.value, Unbound)}
+            scope = scope.parent
+        return list(found)
+
+    def snapshot(self) -> Scope:
+        """A scope with the bindings of now, whatever is bound later."""
+        return Scope(self.parent, dict(self.names))
+
+
+@dataclass(eq=False)
+class Function:
+    """A `fn` of the text, with the names that its body sees."""
+
+    definition: ast.Fn
+    scope: Scope
+
+
+class Context:
+    """One elaboration; see the module's text.
+
+    Attributes:
+        b: The builder of the graph.
+        collector: Diagnostics so far.
+        functions: The fns in sight, by name.
+        inputs: Inputs and parameters declared so far, by run-time name.
+        chain: Calls around the present place, innermost first.
+        active: Names of the fns being expanded, outermost first.
+    """
+
+    def __init__(self, b: Builder, overrides: Mapping[str, Any] | None = None) -> None:
+        self.b = b
+        self.collector = Collector()
+        self.overrides = dict(overrides or {})
+        self.functions: dict[str, Function] = {}
+        self.inputs: dict[str, GraphInput] = {}
+        self.input_spans: dict[str, Span] = {}
+        self.chain: tuple[Frame, ...] = ()
+        self.active: tuple[str, ...] = ()
+        self.warned: set[tuple[str, int]] = set()
+
+    # ------------------------------------------------------------------ diagnostics
+    def error(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        *,
+        label: str = "",
+        notes: tuple[str, ...] = (),
+        help_: str = "",
+        others: tuple[Label, ...] = (),
+    ) -> Poison:
+        """Report an error; gives the value of what is wrong."""
+        labels = (Label(span, label, primary=True), *others)
+        self.collector.add(Diagnostic(code, "error", message, labels, notes, (help_,) if help_ else (), self.chain))
+        return POISON
+
+    def warn(self, code: str, message: str, span: Span, *, help_: str = "") -> None:
+        """Report a warning, once per place."""
+        key = (code, span.start)
+        if key in self.warned:
+            return
+        self.warned.add(key)
+        labels = (Label(span, "", primary=True),)
+        self.collector.add(Diagnostic(code, "warning", message, labels, (), (help_,) if help_ else (), self.chain))
+
+    def problem(self, problem: Exception, span: Span) -> Poison:
+        """Report what a shape rule, a promotion or a size refused."""
+        if isinstance(problem, TypeProblem):
+            return self.error(problem.code, problem.message, span, notes=problem.notes, help_=problem.help)
+        code = "E0302" if isinstance(problem, PromotionProblem) else "E0407"
+        return self.error(code, str(problem), span)
+
+    def unsupported(self, what: str, span: Span) -> Poison:
+        """Report a form of the language that this version does not build."""
+        return self.error("E0606", f"{what} is not supported yet", span)
+
+    # ------------------------------------------------------------------ origins
+    @contextmanager
+    def at(self, span: Span) -> Iterator[None]:
+        """Nodes made inside come from `span`, within the present chain of calls."""
+        with self.b.at(Origin(span, self.chain)):
+            yield
+
+    @contextmanager
+    def calling(self, name: str, span: Span) -> Iterator[None]:
+        """Expand the body of fn `name`, called at `span`."""
+        chain, active = self.chain, self.active
+        self.chain = (Frame(span, f"in `{name}`, called here"), *chain)
+        self.active = (*active, name)
+        try:
+            yield
+        finally:
+            self.chain, self.active = chain, active
+
+
+BUILD_PROBLEMS = (TypeProblem, PromotionProblem, DimProblem)

@@ -1,0 +1,281 @@
+"""`scan`: the body is elaborated once around placeholders, then cut out of the graph as the body of one loop node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rlxlang.diagnostics import Label, Span
+from rlxlang.frontend import ast
+from rlxlang.frontend.context import Context, Scope
+from rlxlang.frontend.expressions import Evaluator
+from rlxlang.frontend.values import POISON, ListValue, Poison, describe, is_number
+from rlxlang.ir import Builder, Graph, GraphOutput, Node, SourcedGuard, declare, topological
+from rlxlang.types import Dim, DimLike, DType, Guard, dims_equal, weak_dtype
+
+RunBody = Callable[[ast.Body, Scope], "BodyEnd"]
+
+
+class BodyEnd:
+    """What a body left behind: the last name bound by a `let`, and the emitted values by name."""
+
+    def __init__(self) -> None:
+        self.last: str = ""
+        self.emits: dict[str, tuple[Any, Span]] = {}
+
+
+class Scans:
+    """Builds scan nodes.
+
+    Args:
+        context: The elaboration.
+        evaluator: For starts, lengths and sources.
+        run_body: Runs the statements of a body in a scope.
+    """
+
+    def __init__(self, context: Context, evaluator: Evaluator, run_body: RunBody) -> None:
+        self.context, self.evaluator, self.run_body = context, evaluator, run_body
+
+    def run(self, statement: ast.Scan, scope: Scope) -> list[str]:
+        """Build one scan and bind its carries and emits; returns the names of the carries."""
+        names = [c.name.text for c in statement.carries]
+        emits = [s.name.text for s in statement.body.statements if isinstance(s, ast.Emit)]
+        values = self._build(statement, scope)
+        for k, name in enumerate([*names, *emits]):
+            scope.bind(name, POISON if values is None else values[k], statement.span)
+        return names
+
+    def _build(self, statement: ast.Scan, scope: Scope) -> list[Any] | None:
+        starts = [self.evaluator.evaluate(c.start, scope) for c in statement.carries]
+        found = self._sources(statement, scope)
+        if found is None or any(isinstance(s, Poison) for s in starts):
+            return None
+        stacks, length = found
+        for carry, start in zip(statement.carries, starts, strict=True):
+            if not isinstance(start, Node) and not is_number(start):
+                self.context.error(
+                    "E0304", f"carry `{carry.name.text}` starts as a tensor, not {describe(start)}", carry.start.span
+                )
+                return None
+        dtypes: list[DType | None] = [s.dtype if isinstance(s, Node) else None for s in starts]
+        guess = [
+            weak_dtype(s) if d is None and not isinstance(s, (Dim, Node)) else d
+            for s, d in zip(starts, dtypes, strict=True)
+        ]
+        marks = self.context.collector.mark()
+        built = self._attempt(statement, scope, starts, stacks, [g or weak_dtype(0) for g in guess])
+        if built is None:
+            return None
+        results = built[1]
+        wanted = [d or r.dtype for d, r in zip(dtypes, results, strict=True)]
+        if any(w != r.dtype and d is None for w, r, d in zip(wanted, results, dtypes, strict=True)) or any(
+            d is None and g != w for d, g, w in zip(dtypes, guess, wanted, strict=True)
+        ):
+            self.context.collector.rewind(marks)
+            built = self._attempt(statement, scope, starts, stacks, wanted)
+            if built is None:
+                return None
+        return self._node(statement, stacks, length, built)
+
+    def _sources(self, statement: ast.Scan, scope: Scope) -> tuple[list[Node], DimLike] | None:
+        if statement.length is not None:
+            length = self.evaluator.evaluate(statement.length, scope)
+            if isinstance(length, Poison):
+                return None
+            if (
+                isinstance(length, bool)
+                or not isinstance(length, (int, Dim))
+                or (isinstance(length, int) and length < 0)
+            ):
+                self.context.error(
+                    "E0602",
+                    f"the length of a scan is an integer of 0 or more, not {describe(length)}",
+                    statement.length.span,
+                )
+                return None
+            return [], length
+        stacks: list[Node] = []
+        for source in statement.sources:
+            value = self.evaluator.evaluate(source.value, scope)
+            if isinstance(value, Poison):
+                return None
+            if not isinstance(value, Node) or not value.tensor.rank:
+                self.context.error(
+                    "E0304",
+                    f"a scan runs over a tensor with at least one axis, not {describe(value)}",
+                    source.value.span,
+                )
+                return None
+            stacks.append(value)
+        length = stacks[0].shape[0]
+        for source, stack in zip(statement.sources[1:], stacks[1:], strict=True):
+            answer = dims_equal(length, stack.shape[0])
+            if answer is False:
+                self.context.error(
+                    "E0401", f"the sources of a scan differ in length: {length} and {stack.shape[0]}", source.value.span
+                )
+                return None
+            if answer is None:
+                with self.context.at(source.value.span):
+                    guard = Guard(length, "==", stack.shape[0], "the lengths of the sources of a scan")
+                    self.context.b.require(SourcedGuard(guard, self.context.b.origin))
+        return stacks, length
+
+    def _attempt(
+        self, statement: ast.Scan, scope: Scope, starts: list[Any], stacks: list[Node], dtypes: list[DType]
+    ) -> tuple[list[Node], list[Node], list[Node], list[Node]] | None:
+        """Elaborate the body; gives placeholders (carries, slices), new carries, emits and the starts as nodes."""
+        context, b = self.context, self.context.b
+        inner = Scope(scope)
+        holes: list[Node] = []
+        begin: list[Node] = []
+        for carry, start, dtype in zip(statement.carries, starts, dtypes, strict=True):
+            with context.at(carry.span):
+                node = start if isinstance(start, Node) else _number_node(b, start, dtype)
+                hole = b.input(carry.name.text, node.dtype, node.shape)
+            begin.append(node)
+            holes.append(hole)
+            inner.bind(carry.name.text, hole, carry.name.span).used = True
+        for source, stack in zip(statement.sources, stacks, strict=True):
+            with context.at(source.span):
+                hole = b.input(source.name.text, stack.dtype, stack.shape[1:])
+            holes.append(hole)
+            inner.bind(source.name.text, hole, source.name.span)
+        end = self.run_body(statement.body, inner)
+        results = self._new_carries(statement, inner, holes, end)
+        if results is None:
+            return None
+        emitted: list[Node] = []
+        for name, (value, span) in end.emits.items():
+            if isinstance(value, Poison):
+                return None
+            if is_number(value):
+                with context.at(span):
+                    value = _number_node(b, value, weak_dtype(value) if not isinstance(value, Dim) else weak_dtype(0))
+            if not isinstance(value, Node):
+                context.error("E0304", f"`emit {name}` takes a tensor, not {describe(value)}", span)
+                return None
+            emitted.append(value)
+        return holes, results, emitted, begin
+
+    def _new_carries(self, statement: ast.Scan, inner: Scope, holes: list[Node], end: BodyEnd) -> list[Node] | None:
+        context = self.context
+        values = [inner.names[c.name.text].value for c in statement.carries]
+        unbound = [v is h for v, h in zip(values, holes, strict=False)]
+        if len(values) == 1 and unbound[0] and not end.emits and end.last and end.last in inner.names:
+            values = [inner.names[end.last].value]
+            context.warn(
+                "W0905",
+                f"the last `let`, `{end.last}`, becomes the next `{statement.carries[0].name.text}`",
+                statement.span,
+                help_=f"write `let {statement.carries[0].name.text} = …;`",
+            )
+        else:
+            for carry, still in zip(statement.carries, unbound, strict=True):
+                if still:
+                    context.warn(
+                        "W0905", f"carry `{carry.name.text}` keeps its value: the body does not bind it", carry.span
+                    )
+        results: list[Node] = []
+        for carry, value, hole in zip(statement.carries, values, holes, strict=False):
+            if isinstance(value, Poison):
+                return None
+            if is_number(value):
+                with context.at(carry.span):
+                    value = _number_node(context.b, value, hole.dtype)
+            if not isinstance(value, Node):
+                context.error("E0603", f"carry `{carry.name.text}` becomes {describe(value)}", carry.span)
+                return None
+            same = len(value.shape) == len(hole.shape)
+            same = same and all(dims_equal(p, q) is not False for p, q in zip(value.shape, hole.shape, strict=True))
+            if not same or (value.dtype != hole.dtype and not _weak_start(carry)):
+                others = (Label(carry.start.span, f"starts as {hole.type}"),)
+                context.error(
+                    "E0603",
+                    f"carry `{carry.name.text}` changes from {hole.type} to {value.type}",
+                    carry.name.span,
+                    others=others,
+                    help_="a carry keeps its shape and dtype",
+                )
+                return None
+            for p, q in zip(value.shape, hole.shape, strict=True):
+                if dims_equal(p, q) is None:
+                    guard = Guard(p, "==", q, f"the sizes of carry `{carry.name.text}`")
+                    context.b.require(SourcedGuard(guard, context.b.origin))
+            results.append(value)
+        return results
+
+    def _node(
+        self,
+        statement: ast.Scan,
+        stacks: list[Node],
+        length: DimLike,
+        built: tuple[list[Node], list[Node], list[Node], list[Node]],
+    ) -> list[Any]:
+        holes, results, emitted, begin = built
+        body, closed = cut(holes, [*results, *emitted], self.context.b)
+        with self.context.at(statement.span):
+            node = self.context.b.emit(
+                "scan",
+                *begin,
+                *stacks,
+                *closed,
+                body=body,
+                length=length,
+                carries=len(begin),
+                sources=len(stacks),
+                reverse=statement.reverse,
+            )
+            return [self.context.b.emit("item", node, index=k) for k in range(len(results) + len(emitted))]
+
+
+def _weak_start(carry: ast.Carry) -> bool:
+    from rlxlang.frontend.postorder import unwrapped
+
+    return isinstance(unwrapped(carry.start), (ast.Int, ast.Float, ast.Bool, ast.Unary, ast.Ref, ast.Binary))
+
+
+def _number_node(b: Builder, value: Any, dtype: DType) -> Node:
+    if isinstance(value, Dim):
+        return b.emit("dim_size", dim=value, dtype=dtype)
+    return b.full(value, dtype)
+
+
+def cut(holes: list[Node], results: list[Node], outer: Builder) -> tuple[Graph, list[Node]]:
+    """The part of a graph that depends on placeholders, as a graph of its own.
+
+    Returns:
+        The body, whose inputs are the placeholders and then the values it closes over, and those values.
+    """
+    inside = set(holes)
+    for node in topological([*holes, *results]):
+        if node not in inside and any(i in inside for i in node.inputs):
+            inside.add(node)
+    b = Builder()
+    env: dict[Node, Node] = {}
+    inputs = []
+    for hole in holes:
+        env[hole] = b.input(hole.attrs["name"], hole.dtype, hole.shape)
+        inputs.append(declare(env[hole]))
+    closed: list[Node] = []
+
+    def outside(node: Node) -> Node:
+        if node not in env:
+            if not node.inputs and node.op.name != "input":
+                env[node] = b.emit(node.op, **node.attrs)
+            else:
+                env[node] = b.input(f"closed_{len(closed)}", node.dtype, node.shape)
+                inputs.append(declare(env[node]))
+                closed.append(node)
+        return env[node]
+
+    for node in topological(results):
+        if node in inside and node not in env:
+            operands = [env[i] if i in inside else outside(i) for i in node.inputs]
+            with b.at(node.origin):
+                env[node] = b.emit(node.op, *operands, **node.attrs)
+    outputs = [GraphOutput(f"r{k}", env[r] if r in inside else outside(r)) for k, r in enumerate(results)]
+    return b.finish("body", inputs, outputs), closed
+
+
+__all__ = ["BodyEnd", "ListValue", "Scans", "cut"]

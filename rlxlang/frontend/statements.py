@@ -1,0 +1,338 @@
+"""Statements inside a text, a fn or a loop body: bindings, expansion of fns and repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlxlang.diagnostics import Span, did_you_mean
+from rlxlang.frontend import ast
+from rlxlang.frontend.context import Context, Function, Scope
+from rlxlang.frontend.expressions import Evaluator
+from rlxlang.frontend.loops import BodyEnd, Scans
+from rlxlang.frontend.values import POISON, ListValue, Poison, Unbound, describe, is_static
+from rlxlang.ir import Node
+
+LARGEST_REPEAT = 1_000_000  # iterations; a repeat is unrolled, so more can only be a slip
+
+
+class Statements:
+    """Runs statements: `let`, `repeat`, `scan`, config `if`, and calls of fns.
+
+    Args:
+        context: The elaboration.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.evaluator = Evaluator(context, self.call)
+        self.scans = Scans(context, self.evaluator, self.run_body)
+
+    # ------------------------------------------------------------------ bodies
+    def run_body(self, body: ast.Body, scope: Scope) -> BodyEnd:
+        """Run the statements of a body; bindings are made in `scope`."""
+        end = BodyEnd()
+        for statement in body.statements:
+            if isinstance(statement, ast.Emit):
+                value = self.evaluator.evaluate(statement.value, scope)
+                end.emits[statement.name.text] = (value, statement.span)
+                continue
+            end.last = self.run(statement, scope) or end.last
+        return end
+
+    def run(self, statement: Any, scope: Scope) -> str:
+        """Run one statement; gives the last name it binds, or ""."""
+        match statement:
+            case ast.Let():
+                return self._let(statement, scope)
+            case ast.RepeatTimes() | ast.RepeatRange():
+                return self._repeat(statement, scope)
+            case ast.Scan():
+                return self.scans.run(statement, scope)[-1]
+            case ast.If():
+                return self._if(statement, scope)
+            case ast.Loop():
+                self.context.unsupported("`loop`", statement.span)
+                for carry in statement.carries:
+                    scope.bind(carry.name.text, POISON, carry.span)
+                return statement.carries[-1].name.text
+            case ast.Param() | ast.Const():
+                self.context.unsupported("a declaration inside a body", statement.span)
+                scope.bind(statement.name.text, POISON, statement.span)
+                return ""
+        raise AssertionError(f"no rule for {type(statement).__name__}")
+
+    def bind(self, name: ast.Name, value: Any, scope: Scope) -> None:
+        """Bind a name; words that stand for values of their own cannot be bound."""
+        if name.text in ("true", "false", "inf", "nan"):
+            self.context.error("E0213", f"`{name.text}` cannot be rebound", name.span)
+            return
+        scope.bind(name.text, value, name.span)
+
+    def _let(self, statement: ast.Let, scope: Scope) -> str:
+        value = self.evaluator.evaluate(statement.value, scope)
+        if not statement.is_tuple:
+            self.bind(statement.names[0], value, scope)
+            return statement.names[0].text
+        values: Sequence[Any]
+        if isinstance(value, Poison):
+            values = [POISON] * len(statement.names)
+        elif not isinstance(value, ListValue):
+            self.context.error(
+                "E0408",
+                f"the right side is one value, {describe(value)}, and {len(statement.names)} names stand left",
+                statement.value.span,
+            )
+            values = [POISON] * len(statement.names)
+        elif len(value.items) != len(statement.names):
+            self.context.error(
+                "E0408",
+                f"the right side has {len(value.items)} values, {len(statement.names)} names stand left",
+                statement.value.span,
+            )
+            values = [POISON] * len(statement.names)
+        else:
+            values = value.items
+        for name, item in zip(statement.names, values, strict=True):
+            if name.text != "_":
+                self.bind(name, item, scope)
+        return next((n.text for n in reversed(statement.names) if n.text != "_"), "")
+
+    # ------------------------------------------------------------------ repeat
+    def _counts(self, statement: ast.RepeatTimes | ast.RepeatRange, scope: Scope) -> range | None:
+        if isinstance(statement, ast.RepeatTimes):
+            count = self._static_int(statement.count, scope, "the count of a `repeat`")
+            if count is None:
+                return None
+            if count < 0:
+                self.context.error("E0602", f"the count of a `repeat` is {count}", statement.count.span)
+                return None
+            return self._bounded(range(count), statement.span)
+        part = statement.range
+        assert part.start is not None
+        assert part.stop is not None
+        start = self._static_int(part.start, scope, "the start of a `repeat`")
+        stop = self._static_int(part.stop, scope, "the end of a `repeat`")
+        step = 1 if part.step is None else self._static_int(part.step, scope, "the step of a `repeat`")
+        if start is None or stop is None or step is None:
+            return None
+        if step == 0:
+            self.context.error("E0602", "the step of a `repeat` is 0", statement.range.span)
+            return None
+        if part.inclusive:
+            stop += 1 if step > 0 else -1
+        return self._bounded(range(start, stop, step), statement.span)
+
+    def _bounded(self, counts: range, span: Span) -> range | None:
+        if len(counts) > LARGEST_REPEAT:
+            help_ = "a `scan` is one loop, whatever its length"
+            self.context.error("E0602", f"a `repeat` of {len(counts)} would be unrolled", span, help_=help_)
+            return None
+        return counts
+
+    def _static_int(self, expr: Any, scope: Scope, what: str) -> int | None:
+        value = self.evaluator.evaluate(expr, scope)
+        if isinstance(value, Poison):
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            help_ = "a `scan` may have a dynamic length" if "repeat" in what else ""
+            self.context.error(
+                "E0303",
+                f"{what} is an integer known while the graph is built, not {describe(value)}",
+                expr.span,
+                help_=help_,
+            )
+            return None
+        return value
+
+    def _repeat(self, statement: ast.RepeatTimes | ast.RepeatRange, scope: Scope) -> str:
+        counts = self._counts(statement, scope)
+        names = bound_names(statement.body)
+        before = {n: scope.find(n) for n in names}
+        if counts is None or not counts:
+            reason = "the loop that binds it did not run" if counts is not None else ""
+            for name in names:
+                if counts is None:
+                    scope.bind(name, POISON, statement.span)
+                elif before[name] is None:
+                    scope.bind(name, Unbound(reason), statement.span)
+            return next((n for n in reversed(names) if before[n] is not None), "")
+        variable = statement.var.text if isinstance(statement, ast.RepeatRange) else ""
+        hidden = scope.names.get(variable) if variable else None
+        last = ""
+        for count in counts:
+            if variable:
+                scope.bind(variable, count, statement.span).used = True
+            last = self.run_body(statement.body, scope).last
+            if self.context.collector.has_errors:
+                break  # the same errors again would say nothing new
+        if variable and variable not in names:
+            if hidden is None:
+                scope.names.pop(variable, None)
+            else:
+                scope.names[variable] = hidden
+        return last
+
+    def _if(self, statement: ast.If, scope: Scope) -> str:
+        for branch in statement.branches:
+            chosen = self.evaluator.evaluate(branch.condition, scope)
+            if isinstance(chosen, Poison):
+                return self._poisoned(statement, scope)
+            if isinstance(chosen, Node):
+                self.context.unsupported("`if` on a tensor", branch.condition.span)
+                return self._poisoned(statement, scope)
+            if not isinstance(chosen, bool):
+                self.context.error(
+                    "E0303", f"the condition of an `if` is a Bool, not {describe(chosen)}", branch.condition.span
+                )
+                return self._poisoned(statement, scope)
+            if chosen:
+                return self.run_body(branch.body, scope).last
+        return self.run_body(statement.orelse, scope).last if statement.orelse is not None else ""
+
+    def _poisoned(self, statement: ast.If, scope: Scope) -> str:
+        bodies = [*(b.body for b in statement.branches), *([statement.orelse] if statement.orelse else [])]
+        for body in bodies:
+            for name in bound_names(body):
+                scope.bind(name, POISON, statement.span)
+        return ""
+
+    # ------------------------------------------------------------------ fns
+    def call(self, name: str, positional: Sequence[Any], named: Mapping[str, Any], span: Span) -> Any:
+        """Expand a call of a fn of the text; gives its result."""
+        context = self.context
+        function = context.functions[name]
+        definition = function.definition
+        if name in context.active:
+            path = " → ".join((*context.active[context.active.index(name) :], name))
+            return context.error(
+                "E0601",
+                f"`{name}` calls itself: {path}",
+                span,
+                help_="a `fn` is expanded where it is called; use `repeat` or `scan`",
+            )
+        scope = Scope(function.scope)
+        if not self._bind_arguments(function, positional, named, span, scope):
+            return POISON
+        with context.calling(name, span):
+            return self._run_fn(definition, scope)
+
+    def _bind_arguments(
+        self, function: Function, positional: Sequence[Any], named: Mapping[str, Any], span: Span, scope: Scope
+    ) -> bool:
+        context, definition = self.context, function.definition
+        name, formals = definition.name.text, definition.formals
+        form = f"{name}({', '.join(f.name.text for f in formals)})"
+        if len(positional) > len(formals):
+            context.error(
+                "E0220",
+                f"`{name}` takes {len(formals)} arguments, {len(positional)} are given",
+                span,
+                notes=(f"its form is `{form}`",),
+            )
+            return False
+        known = [f.name.text for f in formals]
+        for key in named:
+            if key not in known:
+                context.error(
+                    "E0221",
+                    f"`{name}` has no argument `{key}`",
+                    span,
+                    notes=(f"its form is `{form}`",),
+                    help_=did_you_mean(key, known),
+                )
+                return False
+            if key in known[: len(positional)]:
+                context.error(
+                    "E0222", f"argument `{key}` of `{name}` is given twice", span, notes=(f"its form is `{form}`",)
+                )
+                return False
+        for k, formal in enumerate(formals):
+            key = formal.name.text
+            if k < len(positional):
+                value = positional[k]
+            elif key in named:
+                value = named[key]
+            elif formal.default is not None:
+                value = self.evaluator.evaluate(formal.default, scope)
+            else:
+                context.error("E0223", f"`{name}` lacks its argument `{key}`", span, notes=(f"its form is `{form}`",))
+                return False
+            if isinstance(value, Poison):
+                return False
+            value = self._typed(formal, value, name, span)
+            if isinstance(value, Poison):
+                return False
+            scope.bind(key, value, formal.span).used = True
+        return True
+
+    def _typed(self, formal: ast.Formal, value: Any, function: str, span: Span) -> Any:
+        if formal.type is None:
+            return value
+        kind, context = formal.type.text, self.context
+        table: dict[str, tuple[type, ...]] = {"int": (int,), "float": (float, int), "bool": (bool,), "str": (str,)}
+        if kind == "tensor":
+            if isinstance(value, Node):
+                return value
+            return context.error(
+                "E0304", f"`{formal.name.text}` of `{function}` is a tensor, not {describe(value)}", span
+            )
+        if kind not in table:
+            return context.error(
+                "E0209",
+                f"`{kind}` is not a type of a parameter",
+                formal.type.span,
+                help_=did_you_mean(kind, (*table, "tensor")),
+            )
+        from rlxlang.types import Dim
+
+        if kind == "int" and isinstance(value, Dim):
+            return value
+        fits = isinstance(value, table[kind]) and (kind == "bool" or not isinstance(value, bool))
+        if not is_static(value) or not fits:
+            return context.error(
+                "E0303", f"`{formal.name.text}` of `{function}` is a static {kind}, not {describe(value)}", span
+            )
+        return float(value) if kind == "float" else value
+
+    def _run_fn(self, definition: ast.Fn, scope: Scope) -> Any:
+        result: Any = POISON
+        for statement in definition.body.statements:
+            if isinstance(statement, ast.Return):
+                values = tuple(self.evaluator.evaluate(v, scope) for v in statement.values)
+                if any(isinstance(v, Poison) for v in values):
+                    return POISON
+                return values[0] if len(values) == 1 else ListValue(values)
+            last = self.run(statement, scope)
+            if isinstance(statement, ast.Let) and statement.is_tuple:
+                names = [n.text for n in statement.names if n.text != "_"]
+                found = tuple(scope.names[n].value for n in names if n in scope.names)
+                result = POISON if any(isinstance(v, Poison) for v in found) else ListValue(found)
+                if len(found) == 1:
+                    result = found[0]
+            elif last and (binding := scope.find(last)) is not None:
+                binding.used = True
+                result = binding.value
+        return POISON if isinstance(result, Unbound) else result
+
+
+def bound_names(body: ast.Body) -> list[str]:
+    """Names that the statements of a body bind in the scope around it, in order."""
+    names: dict[str, None] = {}
+    todo: list[Any] = list(reversed(body.statements))
+    while todo:
+        statement = todo.pop()
+        match statement:
+            case ast.Let():
+                names |= {n.text: None for n in statement.names if n.text != "_"}
+            case ast.RepeatTimes() | ast.RepeatRange():
+                todo.extend(reversed(statement.body.statements))
+            case ast.Scan():
+                names |= {c.name.text: None for c in statement.carries}
+                names |= {s.name.text: None for s in statement.body.statements if isinstance(s, ast.Emit)}
+            case ast.Loop():
+                names |= {c.name.text: None for c in statement.carries}
+            case ast.If():
+                bodies = [*(b.body for b in statement.branches), *([statement.orelse] if statement.orelse else [])]
+                todo.extend(s for inner in reversed(bodies) for s in reversed(inner.statements))
+    return list(names)

@@ -1,0 +1,85 @@
+"""What expressions of the language evaluate to while a graph is built.
+
+A *static* value is known now: an int, float, bool, str, a `Dim` (a dynamic size used as a number), a `DType`, a `MaskKind`.
+A tensor is a node of the graph. Lists (`[a, b]`, families, the results of `split`) are `ListValue`s. `POISON` stands for the
+value of something already reported as wrong: whatever touches it is silent and poison too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from rlxlang.diagnostics import Span
+from rlxlang.ir import MaskKind, Node, RangeValue
+from rlxlang.types import Dim, DType, TensorType
+
+
+class Poison:
+    """The value of an expression with an error that has been reported."""
+
+    def __repr__(self) -> str:
+        return "<poison>"
+
+
+POISON = Poison()
+
+
+@dataclass(frozen=True, slots=True)
+class ListValue:
+    """Several values in order; `family` is the name of the declared family it stands for, or empty."""
+
+    items: tuple[Value, ...]
+    family: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unbound:
+    """A name that exists in the text and has no value here, with the reason."""
+
+    reason: str
+
+
+Value: TypeAlias = (
+    "int | float | bool | str | Dim | DType | MaskKind | RangeValue | Node | ListValue | Poison | Unbound"
+)
+
+
+@dataclass(eq=False, slots=True)
+class Binding:
+    """A name's value, where it was bound, and whether anything has read it."""
+
+    value: Any
+    span: Span | None = None
+    used: bool = False
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a static number or a size (bools included)."""
+    return isinstance(value, (bool, int, float, Dim))
+
+
+def is_static(value: Any) -> bool:
+    """Whether a value is known while the graph is built."""
+    return isinstance(value, (bool, int, float, str, Dim, DType, MaskKind))
+
+
+def describe(value: Any) -> str:
+    """A value as messages name it: `a tensor [F32; 4]`, `the number 3`."""
+    if isinstance(value, Node):
+        return f"a tensor {value.type}" if isinstance(value.type, TensorType) else "several values"
+    if isinstance(value, ListValue):
+        return f"a family of {len(value.items)}" if value.family else f"a list of {len(value.items)}"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, (int, float)):
+        return f"the number {value}"
+    if isinstance(value, Dim):
+        return f"the size `{value}`"
+    if isinstance(value, str):
+        return f'the string "{value}"'
+    if isinstance(value, DType):
+        return f"the dtype {value}"
+    if isinstance(value, RangeValue):
+        return "a range"
+    return f"`{value}`"
