@@ -14,6 +14,7 @@ from rlxlang.backends.llvm.gemm.policy import (
     LEAST_COLUMNS,
     PACK_COPY,
     PACK_NONE,
+    PACK_TRANSPOSE,
     PLAN,
     Tiling,
     emit_plan,
@@ -129,6 +130,7 @@ def emit_panel_block(module: ModuleText, sizes: Tiling) -> None:
     plan = PLAN.load_all(f, "%plan")
     a, b, c = (_matrix(f, plan, name) for name in "abc")
     packed = f.icmp("ne", plan["pack"], PACK_NONE)
+    fetch = f.icmp("ne", plan["pack"], PACK_TRANSPOSE)
     panel_bytes = f.mul(plan["panel"], sizes.size)
 
     def packed_panel(panel: Operand, column: Operand, k: Operand) -> str:
@@ -149,6 +151,10 @@ def emit_panel_block(module: ModuleText, sizes: Tiling) -> None:
             accumulate = f.select(first, plan["accumulate"], 1)
             a_depth = f.gep_bytes(a, f.mul(depth.index, plan["a_column"]))
             b_depth = f.gep_bytes(b, f.mul(depth.index, plan["b_row"]))
+            # The first panel after this block: further along k, or at the top of the next columns.
+            below = f.gep_bytes(f.gep_bytes(b_depth, f.mul(k, plan["b_row"])), f.mul(column.index, sizes.size))
+            beside = f.gep_bytes(b, f.mul(column_end, sizes.size))
+            next_block = str(f.select(last, beside, below, "ptr"))
             with f.if_(packed), f.loop(column.index, column_end, plan["panel"]) as panel:
                 buffer = packed_panel(panel.index, column.index, k)
                 panel_end = f.smin(f.add(panel.index, plan["panel"]), column_end)
@@ -162,6 +168,8 @@ def emit_panel_block(module: ModuleText, sizes: Tiling) -> None:
                     with f.loop(columns.index, group_end, plan["panel"]) as panel:
                         copied = packed_panel(panel.index, column.index, k)
                         in_place = f.gep_bytes(b_depth, f.mul(panel.index, sizes.size))
+                        more = f.icmp("slt", f.add(panel.index, plan["panel"]), column_end)
+                        following = f.select(more, f.gep_bytes(in_place, panel_bytes), next_block, "ptr")
                         arguments: list[tuple[str, Operand]] = [
                             ("ptr", "%plan"),
                             ("i64", k),
@@ -172,6 +180,8 @@ def emit_panel_block(module: ModuleText, sizes: Tiling) -> None:
                             ("i64", f.sub(row_end, row.index)),
                             ("i64", f.smin(f.sub(group_end, panel.index), plan["panel"])),
                             ("i64", accumulate),
+                            ("ptr", following),
+                            ("i64", f.select(fetch, plan["b_row"], 0)),
                         ]
                         f.call("void", "panel_rows", arguments)
                     with f.if_(last):
@@ -230,6 +240,8 @@ def emit_panel_rows(module: ModuleText, sizes: Tiling) -> None:
             ("i64", "rows"),
             ("i64", "columns"),
             ("i64", "accumulate"),
+            ("ptr", "next"),
+            ("i64", "next_row"),
         ],
         linkage="internal",
     )
@@ -237,8 +249,8 @@ def emit_panel_rows(module: ModuleText, sizes: Tiling) -> None:
     most_rows = max(sizes.rows)
     vectors = f.ceil_div("%columns", sizes.lanes)
     highest: Operand = sizes.rows[-1]
-    for width, rows in enumerate(sizes.rows[:-1], start=1):
-        highest = f.select(f.icmp("eq", vectors, width), rows, highest)
+    for width, height in enumerate(sizes.rows[:-1], start=1):
+        highest = f.select(f.icmp("eq", vectors, width), height, highest)
     tiles = f.ceil_div("%rows", highest)
     low = f.udiv("%rows", tiles)
     taller = f.sub("%rows", f.mul(low, tiles))  # so many tiles have one row more
@@ -248,7 +260,22 @@ def emit_panel_rows(module: ModuleText, sizes: Tiling) -> None:
         a, c = tile.carried
         rows = f.add(low, f.zext(f.icmp("slt", tile.index, taller), "i1", "i64"))
         kernel = f.load("ptr", f.gep("ptr", table, f.sub(rows, 1)))
-        values: list[Operand] = ["%k", a, a_row, a_column, "%b", "%b_row", c, c_row, "%columns", "%accumulate"]
+        # The first tile fetches all of the next panel; the others point at one row that is there.
+        stride = f.select(f.icmp("eq", tile.index, 0), "%next_row", 0)
+        values: list[Operand] = [
+            "%k",
+            a,
+            a_row,
+            a_column,
+            "%b",
+            "%b_row",
+            c,
+            c_row,
+            "%columns",
+            "%accumulate",
+            "%next",
+            stride,
+        ]
         typed = [(kind, value) for (kind, _), value in zip(PANEL_PARAMETERS, values, strict=True)]
         f.call_pointer("void", kernel, typed)
         tile.next(f.gep_bytes(a, f.mul(rows, a_row)), f.gep_bytes(c, f.mul(rows, c_row)))
@@ -263,7 +290,7 @@ def emit_dot_block(module: ModuleText, sizes: Tiling) -> None:
     one_row = f.icmp("eq", plan["m"], 1)
     rows_per_tile = f.select(one_row, 1, sizes.dot[0])
     columns_per_tile = f.select(one_row, ONE_ROW_COLUMNS, sizes.dot[1])
-    kernel = f.select(one_row, "@dot_row", "@dot_tile", "ptr")
+    kernel = str(f.select(one_row, "@dot_row", "@dot_tile", "ptr"))
     sweep = f.select(one_row, LEAST_COLUMNS, sizes.dot_columns)
     with f.loop("%n0", "%n1", sweep) as columns:
         columns_end = f.smin(f.add(columns.index, sweep), "%n1")

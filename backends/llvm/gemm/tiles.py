@@ -2,7 +2,9 @@
 
 A kernel of r rows and v vectors keeps the r * v vectors of its tile in registers over the whole range of k. Each step
 loads one row of the panel (v vectors) and multiplies it by r broadcast elements of a, which is read where it lies, with
-any row and column stride. The last vector of a row may be partial; everything else is exact, there is no padding.
+any row and column stride. The
+next panel is fetched from outer caches at the same time: without that, panels that come from the third-level cache cost
+up to a third of the speed. The last vector of a row may be partial; everything else is exact, there is no padding.
 """
 
 from __future__ import annotations
@@ -22,8 +24,12 @@ PANEL_PARAMETERS = (
     ("i64", "c_row"),
     ("i64", "columns"),  # columns of the tile, in its last vector at least one
     ("i64", "accumulate"),
+    ("ptr", "next"),  # fetched into the second-level cache meanwhile: one row per step along k
+    ("i64", "next_row"),
 )
 KERNEL_TABLE = "panel_kernels"
+
+CACHE_LINE = 64
 
 _ROWS_PER_POINTER = 5
 """Rows reached from one pointer by scaled addressing: 0, 1, 2, 3 and 4 strides."""
@@ -74,17 +80,19 @@ def _emit_panel_kernel(module: ModuleText, sizes: Tiling, rows: int, vectors: in
     sums: tuple[str, ...] = (emitter.zero(sizes.element),) * (rows * vectors)
 
     starts = [f.gep_bytes("%a", f.mul("%a_row", row)) for row in range(0, rows, _ROWS_PER_POINTER)]
-    pointers = [("ptr", start) for start in (*starts, "%b")]
+    pointers = [("ptr", start) for start in (*starts, "%b", "%next")]
     carried: list[tuple[str, Operand]] = [*pointers, *((kind, value) for value in sums)]
     with f.loop(0, f.lshr("%k", K_UNROLL.bit_length() - 1), carried=carried) as loop:
-        *a, b = loop.carried[: len(pointers)]
+        *a, b, ahead = loop.carried[: len(pointers)]
         current = loop.carried[len(pointers) :]
         for _ in range(K_UNROLL):
+            tile.fetch(ahead)
             current = tile.step(a, b, current)
             a = [f.gep_bytes(pointer, "%a_column") for pointer in a]
             b = f.gep_bytes(b, "%b_row")
-        loop.next(*a, b, *current)
-    *a, b = loop.results[: len(pointers)]
+            ahead = f.gep_bytes(ahead, "%next_row")
+        loop.next(*a, b, ahead, *current)
+    *a, b, _ = loop.results[: len(pointers)]
     sums = loop.results[len(pointers) :]
 
     rest: list[tuple[str, Operand]] = [(kind, value) for value in sums]
@@ -125,6 +133,11 @@ class _Tile:
         if offset == 3:
             return self.function.gep_bytes(pointers[group], self.three_rows)
         return self.function.gep_bytes(pointers[group], self.function.mul("%a_row", offset))
+
+    def fetch(self, pointer: str) -> None:
+        """Start fetching one row of the tile's width."""
+        for offset in range(0, self.vectors * self.sizes.vector_bytes, CACHE_LINE):
+            self.function.prefetch(self.function.gep_bytes(pointer, offset), locality=2)
 
     def step(self, a: list[str], b: str, sums: tuple[str, ...]) -> tuple[str, ...]:
         """One step along k: the sums plus the outer product of a column of a and a row of b."""
