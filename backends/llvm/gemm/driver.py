@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from rlxlang.backends.llvm.gemm.dot import DOT_PARAMETERS, ONE_ROW_COLUMNS
 from rlxlang.backends.llvm.gemm.layout import ARGUMENTS
 from rlxlang.backends.llvm.gemm.policy import (
+    FORM_DOT,
+    FORM_ROW,
     LEAST_COLUMNS,
     PACK_COPY,
     PACK_NONE,
@@ -19,6 +21,7 @@ from rlxlang.backends.llvm.gemm.policy import (
     Tiling,
     emit_plan,
 )
+from rlxlang.backends.llvm.gemm.row import ROW_PARAMETERS, SWEEP_BYTES
 from rlxlang.backends.llvm.gemm.tiles import KERNEL_TABLE, PANEL_PARAMETERS
 from rlxlang.backends.llvm.text import Function, ModuleText, Operand
 
@@ -94,11 +97,10 @@ def emit_task(module: ModuleText, sizes: Tiling, symbol: str) -> None:
             ("i64", n0),
             ("i64", f.smin(f.add(n0, plan["task_columns"]), plan["n"])),
         ]
-        with f.if_else(f.icmp("ne", plan["dot"], 0)) as form:
-            with form.then():
-                f.call("void", "dot_block", arguments)
-            with form.otherwise():
-                f.call("void", "panel_block", arguments)
+        block: Operand = "@panel_block"
+        for number, name in ((FORM_DOT, "@dot_block"), (FORM_ROW, "@row_block")):
+            block = f.select(f.icmp("eq", plan["form"], number), name, block, "ptr")
+        f.call_pointer("void", str(block), arguments)
     f.ret(0)
 
 
@@ -314,4 +316,29 @@ def emit_dot_block(module: ModuleText, sizes: Tiling) -> None:
                 typed = [(kind, value) for (kind, _), value in zip(DOT_PARAMETERS, values, strict=True)]
                 f.call_pointer("void", kernel, typed)
         _call_epilogue(f, plan, "%m0", "%m1", columns.index, columns_end)
+    f.ret()
+
+
+def emit_row_block(module: ModuleText, sizes: Tiling) -> None:
+    """Define `row_block`: a range of columns of a product with one row, b in place."""
+    f = Function(module, "row_block", BLOCK_PARAMETERS, linkage="internal")
+    plan = PLAN.load_all(f, "%plan")
+    a, b, c = (_matrix(f, plan, name) for name in "abc")
+    sweep = SWEEP_BYTES // sizes.size
+    with f.loop("%n0", "%n1", sweep) as columns:
+        end = f.smin(f.add(columns.index, sweep), "%n1")
+        offset = f.mul(columns.index, sizes.size)
+        values: list[Operand] = [
+            plan["k"],
+            a,
+            plan["a_column"],
+            f.gep_bytes(b, offset),
+            plan["b_row"],
+            f.gep_bytes(c, offset),
+            f.sub(end, columns.index),
+            plan["accumulate"],
+        ]
+        typed = [(kind, value) for (kind, _), value in zip(ROW_PARAMETERS, values, strict=True)]
+        f.call("void", "row_product", typed)
+        _call_epilogue(f, plan, "%m0", "%m1", columns.index, end)
     f.ret()

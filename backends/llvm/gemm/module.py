@@ -15,11 +15,13 @@ from rlxlang.backends.llvm.gemm.driver import (
     emit_entry,
     emit_panel_block,
     emit_panel_rows,
+    emit_row_block,
     emit_task,
 )
 from rlxlang.backends.llvm.gemm.layout import entry_name
 from rlxlang.backends.llvm.gemm.pack import emit_copy_panel, emit_transpose, emit_transpose_entry
 from rlxlang.backends.llvm.gemm.policy import Tiling, tiling
+from rlxlang.backends.llvm.gemm.row import emit_row_kernel
 from rlxlang.backends.llvm.gemm.tiles import emit_panel_kernels
 from rlxlang.backends.llvm.text import ModuleText
 from rlxlang.backends.llvm.vector import VectorTarget, target_of_host
@@ -65,6 +67,8 @@ class GemmModule:
         emit_panel_rows(module, sizes)
         emit_panel_block(module, sizes)
         emit_dot_block(module, sizes)
+        emit_row_kernel(module, sizes)
+        emit_row_block(module, sizes)
         emit_task(module, sizes, symbol)
         emit_entry(module, sizes, symbol)
         return module.render()

@@ -34,6 +34,8 @@ DOT_LEAST_K = 256
 DOT_LEAST_K_ONE_ROW = 16
 """The dot form takes b with long rows along k, for few rows of a."""
 
+FORM_PANELS, FORM_DOT, FORM_ROW = 0, 1, 2
+
 PACK_NONE, PACK_COPY, PACK_TRANSPOSE = 0, 1, 2
 
 TASKS_PER_THREAD = 4
@@ -130,7 +132,7 @@ PLAN = Record(
     (
         *ARGUMENTS.fields,
         ("swapped", "i64"),  # 1: c has one column and is computed as one row
-        ("dot", "i64"),  # 1: dot form, b is read along k
+        ("form", "i64"),  # FORM_PANELS, FORM_DOT (b is read along k) or FORM_ROW (one row, b in place)
         ("pack", "i64"),  # 0: b in place, 1: copy panels, 2: transpose panels
         ("panel", "i64"),  # columns of a panel of b
         ("least_columns", "i64"),  # a multiple of the panel, 64 at least unless the panel is all
@@ -209,7 +211,12 @@ def _choose_form(f: Function, sizes: Tiling, plan: dict[str, Operand]) -> None:
     one_row = f.and_(f.icmp("eq", m, 1), f.icmp("sge", k, DOT_LEAST_K_ONE_ROW), "i1")
     few_rows = f.and_(f.icmp("sle", m, DOT_MOST_ROWS), f.icmp("sge", k, DOT_LEAST_K), "i1")
     suits = f.and_(f.or_(one_row, few_rows, "i1"), f.icmp("eq", plan["a_column"], sizes.size), "i1")
-    dot = f.and_(transposed, suits, "i1")
+    # A single column of b that is contiguous along k is a dot product per row of a, however many there are.
+    column = f.and_(f.icmp("eq", n, 1), f.icmp("eq", plan["b_row"], sizes.size), "i1")
+    long_column = f.and_(column, f.icmp("sge", k, DOT_LEAST_K_ONE_ROW), "i1")
+    dense_a = f.icmp("eq", plan["a_column"], sizes.size)
+    dot = f.or_(f.and_(transposed, suits, "i1"), f.and_(long_column, dense_a, "i1"), "i1")
+    row = f.and_(f.icmp("eq", m, 1), f.not_(f.or_(transposed, dot, "i1")), "i1")
 
     # Rows of b that lie a multiple of 2 KiB apart fall into few sets of the caches: a panel read in place would evict
     # itself. Packing pays once a panel is used by many rows.
@@ -221,8 +228,8 @@ def _choose_form(f: Function, sizes: Tiling, plan: dict[str, Operand]) -> None:
         ragged = f.icmp("ne", f.urem(n, sizes.lanes), 0)
         copy = f.or_(copy, ragged, "i1")
     packing = f.select(transposed, PACK_TRANSPOSE, f.select(copy, PACK_COPY, PACK_NONE))
-    plan["dot"] = f.zext(dot, "i1", "i64")
-    plan["pack"] = f.select(dot, PACK_NONE, packing)
+    plan["form"] = f.select(dot, FORM_DOT, f.select(row, FORM_ROW, FORM_PANELS))
+    plan["pack"] = f.select(f.or_(dot, row, "i1"), PACK_NONE, packing)
 
     vectors = f.umin(f.ceil_div(n, sizes.lanes), len(sizes.rows))
     plan["panel"] = f.mul(vectors, sizes.lanes)
@@ -244,7 +251,7 @@ def _choose_tasks(f: Function, sizes: Tiling, plan: dict[str, Operand]) -> None:
     split = f.and_(f.icmp("sgt", plan["threads"], 1), f.icmp("sge", cost, PARALLEL_COST), "i1")
     most = f.udiv(cost, TASK_COST)
     wanted = f.select(split, f.umin(f.mul(plan["threads"], TASKS_PER_THREAD), most), 1)
-    dot = f.icmp("ne", plan["dot"], 0)
+    dot = f.icmp("eq", plan["form"], FORM_DOT)
     row_unit = f.select(dot, sizes.dot[0] * 2, sizes.rows[-1] * 2)
     column_unit = f.select(dot, sizes.dot_columns, plan["least_columns"])
     packed = f.icmp("ne", plan["pack"], PACK_NONE)
