@@ -1,0 +1,180 @@
+"""A whole program as one LLVM module with one entry, `i32 main(ptr buffers, ptr dims)`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from rlxlang.backends.llvm.emit_context import CONTEXT_BYTES, ProgramContext
+from rlxlang.backends.llvm.emit_contract import as_nest, emit_contract
+from rlxlang.backends.llvm.emit_loops import run_units
+from rlxlang.backends.llvm.emit_memory import element_bytes
+from rlxlang.backends.llvm.emit_nest import NestEmitter
+from rlxlang.backends.llvm.text import Function, Operand
+from rlxlang.backends.llvm.vector import VectorTarget
+from rlxlang.kernels import Buffer, Contract, Copy, Loop, Nest, Program, Step
+
+ENTRY = "rlx_main"
+COPY_UNIT = 65536
+"""Bytes that one unit of a copy moves."""
+
+
+def with_own_outputs(program: Program) -> Program:
+    """The program with every output in a buffer of its own: an input given back, or one result twice, is copied."""
+    buffers, steps, outputs = list(program.buffers), list(program.steps), list[int]()
+    for number in program.outputs:
+        if program.buffers[number].kind == "output" and number not in outputs:
+            outputs.append(number)
+            continue
+        copy = replace(program.buffers[number], id=len(buffers), kind="output", data=None, offset=0)
+        buffers.append(copy)
+        steps.append(Copy(number, copy.id))
+        outputs.append(copy.id)
+    if len(buffers) == len(program.buffers):
+        return program
+    return replace(program, buffers=tuple(buffers), steps=tuple(steps), outputs=tuple(outputs))
+
+
+class ProgramEmitter:
+    """Emits a program.
+
+    Args:
+        program: One whose outputs have buffers of their own.
+        target: The machine.
+    """
+
+    def __init__(self, program: Program, target: VectorTarget) -> None:
+        self.shared = ProgramContext.of(program, target)
+        self.serial = 0
+
+    def emit(self) -> str:
+        """The module as text."""
+        shared = self.shared
+        symbols = [self._step(step) for step in shared.program.steps]
+        function = Function(shared.module, ENTRY, (("ptr", "buffers"), ("ptr", "dims")), "i32")
+        context = function.alloca("ptr", CONTEXT_BYTES // 8, 8)
+        buffers = "%buffers"
+        if any(isinstance(step, Loop) for step in shared.program.steps):
+            # Loops move their views in a table of this call.
+            count = len(shared.program.buffers)
+            buffers = function.alloca("ptr", count, 8)
+            self._memcpy(function, buffers, "%buffers", 8 * count)
+        function.store("ptr", buffers, context)
+        function.store("ptr", "%dims", function.gep_bytes(context, 8))
+        function.ret(self._call_all(function, symbols, context))
+        return shared.module.render()
+
+    def _name(self, hint: str) -> str:
+        self.serial += 1
+        return f"k{self.serial}.{re.sub(r'[^A-Za-z0-9_.]', '_', hint)}"
+
+    @staticmethod
+    def _call_all(function: Function, symbols: list[str], context: str) -> Operand:
+        """Call steps in order; returns the statuses or-ed."""
+        status: Operand = 0
+        for symbol in symbols:
+            status_here = function.call("i32", symbol, [("ptr", context)])
+            status = status_here if isinstance(status, int) else function.or_(status, status_here, "i32")
+        return status
+
+    def _step(self, step: Step) -> str:
+        """Emit a step; returns its symbol. Loops nest as deep as the program's text."""
+        if isinstance(step, Nest):
+            return NestEmitter(self.shared, replace(step, name=self._name(step.name))).emit()
+        if isinstance(step, Contract):
+            return emit_contract(self.shared, replace(step, name=self._name(step.name)))
+        return self._copy(step) if isinstance(step, Copy) else self._loop(step)
+
+    # -- copies ----------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _memcpy(function: Function, target: str, source: str, size: Operand) -> None:
+        function.call("ptr", "memcpy", [("ptr", target), ("ptr", source), ("i64", size)])
+
+    def _bytes(self, function: Function, buffer: Buffer) -> Operand:
+        dims = self.shared.load_dims(function, "%ctx", buffer.shape)
+        return function.mul(self.shared.product(function, buffer.shape, dims), element_bytes(buffer.dtype))
+
+    def _copy(self, step: Copy) -> str:
+        shared, name = self.shared, self._name("copy")
+        source = shared.program.buffers[step.source]
+        parameters = (("ptr", "ctx"), ("i64", "lo"), ("i64", "hi"), ("i64", "thread"))
+        task = Function(shared.module, f"{name}.task", parameters, "i32", linkage="internal")
+        bases = shared.load_bases(task, "%ctx", (step.source, step.target), {}, 0)
+        start = task.mul("%lo", COPY_UNIT)
+        stop = task.smin(task.mul("%hi", COPY_UNIT), self._bytes(task, source))
+        target = task.gep_bytes(bases[step.target], start)
+        self._memcpy(task, target, task.gep_bytes(bases[step.source], start), task.sub(stop, start))
+        task.ret(0)
+        function = Function(shared.module, name, (("ptr", "ctx"),), "i32", linkage="internal")
+        units = function.ceil_div(self._bytes(function, source), COPY_UNIT)
+        run_units(shared, function, f"{name}.task", units, COPY_UNIT // 4)
+        return name
+
+    # -- loops -----------------------------------------------------------------------------------------
+
+    def _loop(self, step: Loop) -> str:
+        shared, name = self.shared, self._name(step.name)
+        symbols = [self._step(below) for below in step.body]
+        function = Function(shared.module, name, (("ptr", "ctx"),), "i32", linkage="internal")
+        dims = shared.load_dims(function, "%ctx", (step.count, *(w.stride for w in step.windows)))
+        table = function.load("ptr", "%ctx")
+        count = step.count if isinstance(step.count, int) else dims[step.count]
+        last = function.sub(count, 1)
+        with function.loop(0, count, 1, [("i32", 0)]) as loop:
+            number: Operand = function.sub(last, loop.index) if step.reverse else loop.index
+            for window in step.windows:
+                place = function.sub(last, number) if window.reverse else number
+                stride = window.stride if isinstance(window.stride, int) else dims[window.stride]
+                offset = function.mul(function.mul(place, stride), self._element_bytes(window.view))
+                base = function.load("ptr", function.gep("ptr", table, window.base))
+                slot = function.gep("ptr", table, window.view)
+                function.store("ptr", function.gep_bytes(base, offset), slot)
+            if step.index >= 0:
+                place_of_index = function.load("ptr", function.gep("ptr", table, step.index))
+                function.store("i64", number, place_of_index)
+            status = self._call_all(function, symbols, "%ctx")
+            loop.next(function.or_(loop.carried[0], status, "i32"))
+        function.ret(loop.results[0])
+        return name
+
+    def _element_bytes(self, buffer: int) -> int:
+        return element_bytes(self.shared.program.buffers[buffer].dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRow:
+    """Which kernel runs some ops: a row of the dispatch report.
+
+    Attributes:
+        kernel: Name of the kernel.
+        kind: `map`, `rows`, `columns`, `gemm`, `contract`, `copy` or `loop`.
+        ops: Names of the graph ops inside.
+        note: Lanes and unrolling.
+    """
+
+    kernel: str
+    kind: str
+    ops: tuple[str, ...]
+    note: str
+
+
+def dispatch_rows(program: Program, target: VectorTarget) -> list[DispatchRow]:
+    """The kernels of a program in order, bodies of loops after their loop."""
+    shared = ProgramContext.of(program, target)
+    rows: list[DispatchRow] = []
+    for step in program.walk():
+        if isinstance(step, Copy):
+            rows.append(DispatchRow("copy", "copy", (), f"buffer {step.source} to {step.target}"))
+        elif isinstance(step, Loop):
+            rows.append(DispatchRow(step.name, "loop", (), f"{step.count} times {len(step.body)} steps"))
+        elif isinstance(step, Contract):
+            nest = as_nest(shared, step)
+            sizes = f"{step.m}×{step.k}×{step.n}" + (", epilogue" if step.epilogue else "")
+            rows.append(DispatchRow(step.name, "gemm" if nest is None else "contract", step.ops, sizes))
+        else:
+            emitter = NestEmitter(shared, step)
+            kind = emitter.domain.form if emitter.domain.inner else "map"
+            note = f"{emitter.lanes} lanes, {emitter.copies} copies"
+            rows.append(DispatchRow(step.name, kind, step.ops, note))
+    return rows
