@@ -1,0 +1,358 @@
+"""`Func`: an immutable function of named inputs and parameters, and `Jitted`, its compiled call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from rlxlang.compiler import Traced
+from rlxlang.device import Device
+from rlxlang.diagnostics import RlxValueError
+from rlxlang.func_training import TrainingMethods
+from rlxlang.func_transforms import TransformMethods
+from rlxlang.inputs import check_names, check_shape, convert, described, fault
+from rlxlang.ir import Graph, GraphInput
+from rlxlang.types import Dim, shape_text
+
+if TYPE_CHECKING:
+    from rlxlang.scope import GraphScope, Tensor
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Inputs: TypeAlias = "Mapping[str, object] | Iterable[tuple[str, object]] | None"
+
+
+class Func(TransformMethods, TrainingMethods):
+    """A function of named inputs and parameters, traced into a graph.
+
+    It never changes: binding parameters and transforming give new ones, which share what has been compiled.
+
+    Args:
+        name: Name of the function.
+        build: Gets a `GraphScope`, declares inputs and params there, and returns a `Tensor` or several of them.
+
+    Example:
+        >>> import rlxlang as rlx
+        >>> f = rlx.Func("double", lambda s: s.input("x", [3]) * 2.0)  # doctest: +SKIP
+        >>> f(x=[1.0, 2.0, 3.0])  # doctest: +SKIP
+        array([2., 4., 6.], dtype=float32)
+    """
+
+    __slots__ = ("__weakref__", "_bindings", "traced")
+
+    _bindings: Mapping[str, Array]
+
+    def __init__(self, name: str, build: Callable[[GraphScope], Tensor | Sequence[Tensor]]) -> None:
+        from rlxlang.scope import trace
+
+        self._set(Traced(trace(name, build)), {})
+
+    def _set(self, traced: Traced, bindings: Mapping[str, Array]) -> None:
+        object.__setattr__(self, "traced", traced)
+        object.__setattr__(self, "_bindings", MappingProxyType(dict(bindings)))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Func cannot be changed: `{name}`")
+
+    # ----------------------------------------------------------------------------------------- make
+
+    @classmethod
+    def new(cls, name: str, build: Callable[[GraphScope], Tensor | Sequence[Tensor]]) -> Func:
+        """Trace a function; the same as `Func(name, build)`."""
+        return cls(name, build)
+
+    @classmethod
+    def multi(cls, name: str, build: Callable[[GraphScope], Sequence[Tensor]]) -> Func:
+        """Trace a function that returns several tensors."""
+        return cls(name, build)
+
+    @classmethod
+    def from_graph(cls, graph: Graph) -> Func:
+        """The function of a graph; nothing is bound."""
+        return cls._over(Traced(graph), {})
+
+    @classmethod
+    def _over(cls, traced: Traced, bindings: Mapping[str, Array]) -> Func:
+        func = object.__new__(cls)
+        func._set(traced, bindings)
+        return func
+
+    # ----------------------------------------------------------------------------------------- parameters
+
+    def with_param(self, name: str, data: object) -> Func:
+        """The function with one parameter bound; a former value is replaced.
+
+        Args:
+            name: Run-time name.
+            data: An array of the declared dtype and shape; it is copied.
+
+        Raises:
+            RlxNameError: E0807 there is no such parameter.
+            RlxShapeError: E0805 the shape differs.
+            RlxTypeError: E0806 the dtype differs.
+        """
+        return self.with_params({name: data})
+
+    def with_params(self, params: Mapping[str, object]) -> Func:
+        """The function with several parameters bound; see `with_param`."""
+        check_names(params, self.param_names(), "param", self.name)
+        entries = {e.name: e for e in self.graph.params}
+        return self._rebound({n: _frozen(entries[n], v) for n, v in params.items()})
+
+    def _rebound(self, new: Mapping[str, Array]) -> Func:
+        """The function with arrays bound that nobody else will write to."""
+        return self._over(self.traced, {**self._bindings, **new})
+
+    @property
+    def bindings(self) -> Mapping[str, Array]:
+        """All bound parameters by name; the arrays cannot be written to."""
+        return self._bindings
+
+    def param_binding(self, name: str) -> Array | None:
+        """The value of a parameter, read-only, or None when it has none.
+
+        Raises:
+            RlxNameError: E0807 there is no such parameter.
+        """
+        check_names([name], self.param_names(), "param", self.name)
+        return self._bindings.get(name)
+
+    def param_names(self) -> list[str]:
+        """Names of all parameters, in order of declaration."""
+        return [e.name for e in self.graph.params]
+
+    def param_shape_of(self, name: str) -> tuple[int, ...] | None:
+        """The shape of a parameter, where a dynamic axis reads 0; None when there is no such parameter."""
+        entry = next((e for e in self.graph.params if e.name == name), None)
+        return None if entry is None else tuple(0 if isinstance(d, Dim) else d for d in entry.node.shape)
+
+    def init_params(
+        self, fn: Callable[[str, tuple[int, ...]], object] | None = None, *, seed: int | None = None
+    ) -> Func:
+        """The function with all parameters bound.
+
+        Args:
+            fn: `fn(name, dims)` gives the array of each parameter.
+            seed: Instead of `fn`: use the initialisers of the source, each with its own stream of this seed and its name.
+
+        Raises:
+            RlxValueError: Neither or both are given, a float parameter has no initialiser, or an axis is dynamic.
+        """
+        if (fn is None) == (seed is None):
+            raise RlxValueError("`init_params` takes either a function or `seed=`")
+        if fn is not None:
+            shapes = self._static_shapes(self.graph.params, "init_params")
+            return self.with_params({n: _checked_call(fn, n, s) for n, s in shapes.items()})
+        assert seed is not None
+        return self._initialised(seed)
+
+    def _initialised(self, seed: int) -> Func:
+        from rlxlang.initializers import draw
+
+        entries = [e for e in self.graph.params if e.init is not None or e.node.dtype.is_differentiable]
+        without = [e.name for e in entries if e.init is None]
+        if without:
+            raise RlxValueError(
+                f"`{self.name}`: no initialiser is given for {', '.join(f'`{n}`' for n in without)}",
+                helps=("write one, `param w: [4, 4] = he_normal();`, or use `init_params(fn)` or `init_randn`",),
+            )
+        shapes = self._static_shapes(entries, "init_params")
+        return self.with_params(
+            {e.name: draw(e.init, e.name, shapes[e.name], e.node.dtype, seed) for e in entries if e.init is not None}
+        )
+
+    def init_randn(self, seed: int, stddev: float = 1.0) -> Func:
+        """The function with all float parameters bound to normal numbers of standard deviation `stddev`.
+
+        The same seed gives the same numbers everywhere; see `initializers.randn_params`.
+
+        Raises:
+            RlxValueError: A parameter has a dynamic axis.
+        """
+        from rlxlang.initializers import randn_params
+
+        entries = [e for e in self.graph.params if e.node.dtype.is_differentiable]
+        return self.with_params(randn_params(entries, self._static_shapes(entries, "init_randn"), seed, stddev))
+
+    def _static_shapes(self, entries: Iterable[GraphInput], what: str) -> dict[str, tuple[int, ...]]:
+        shapes: dict[str, tuple[int, ...]] = {}
+        for entry in entries:
+            if not entry.node.tensor.is_static:
+                raise RlxValueError(
+                    f"`{what}`: {described(entry)} has dynamic axes, {shape_text(entry.node.shape)}",
+                    span=entry.node.origin.span,
+                    helps=(f"bind it: `func.with_param({entry.name!r}, array)`",),
+                )
+            shapes[entry.name] = tuple(entry.node.shape)
+        return shapes
+
+    # ----------------------------------------------------------------------------------------- look
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+        return self.traced.graph
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return self.graph.name
+
+    @property
+    def output_count(self) -> int:
+        """Number of outputs, taps included."""
+        return len(self.graph.outputs)
+
+    def input_names(self) -> list[str]:
+        """Names of the inputs that each run is given, in order of declaration."""
+        return [e.name for e in self.graph.feeds]
+
+    def output_names(self) -> list[str]:
+        """Names of the outputs and then of the taps."""
+        return [o.name for o in self.graph.outputs]
+
+    def summary(self) -> str:
+        """A table of inputs, parameters and outputs with their types and sizes."""
+        from rlxlang.func_summary import summary
+
+        return summary(self)
+
+    def __str__(self) -> str:
+        from rlxlang.graph_text import graph_text
+
+        return graph_text(self.graph)
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(self.output_names())
+        return f"<Func {self.name}({', '.join([*self.input_names(), *self.param_names()])}) -> {outputs}>"
+
+    def _repr_html_(self) -> str:
+        from rlxlang.func_summary import summary_html
+
+        return summary_html(self)
+
+    # ----------------------------------------------------------------------------------------- run
+
+    def run(self, inputs: Inputs = None, **named: object) -> list[Array]:
+        """All outputs, on the fastest device that can run the function.
+
+        Args:
+            inputs: Arrays by name; names that are no Python words go here.
+            named: Arrays by keyword.
+
+        Raises:
+            RlxNameError: E0807 an unknown input.
+            RlxRuntimeError: E0803 an input is missing, E0809 a parameter is not bound, E0801 sizes that do not fit.
+            RlxShapeError: E0805, E0808 a wrong shape.
+            RlxTypeError: E0806 a wrong dtype.
+        """
+        return self._run(None, inputs, named)
+
+    def run_on(self, device: Device | str, inputs: Inputs = None, **named: object) -> list[Array]:
+        """All outputs, on a given device; see `run`.
+
+        Raises:
+            RlxBackendError: The device is not there or cannot run the function.
+        """
+        return self._run(Device.parse(device), inputs, named)
+
+    def run_dict(self, inputs: Inputs = None, **named: object) -> dict[str, Array]:
+        """All outputs by name; see `run`."""
+        return dict(zip(self.output_names(), self._run(None, inputs, named), strict=True))
+
+    def __call__(self, *values: object, **named: object) -> Array | tuple[Array, ...]:
+        """The output, or a tuple of all of them; inputs by position in order of declaration, or by name."""
+        outputs = self._run(None, *_merged(self.input_names(), values, named, self.name))
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _run(self, device: Device | None, inputs: Inputs, named: Mapping[str, object]) -> list[Array]:
+        signature = self.traced.signature
+        signature.require_params(self._bindings)
+        feeds, sizes = signature.prepare(signature.by_position(inputs, named), self._bindings)
+        return self.traced.compiled(device).run(feeds, self._bindings, sizes)
+
+    def jit(self, device: Device | str | None = None) -> Jitted:
+        """Compile now, with the parameters as they are; calls of the result go straight to the compiled code.
+
+        Raises:
+            RlxRuntimeError: E0809 a parameter is not bound.
+            RlxBackendError: The device is not there or cannot run the function.
+        """
+        return Jitted(self, None if device is None else Device.parse(device))
+
+    def jit_on(self, device: Device | str) -> Jitted:
+        """`jit` for a given device."""
+        return self.jit(device)
+
+
+class Jitted:
+    """A compiled function with its parameters bound.
+
+    Attributes:
+        func: What was compiled.
+        device: Where it runs.
+        call: The fastest call: inputs by position in order of declaration; one array, or a tuple of all outputs.
+    """
+
+    __slots__ = ("_names", "call", "device", "func")
+
+    call: Callable[..., Any]
+
+    def __init__(self, func: Func, device: Device | None) -> None:
+        signature = func.traced.signature
+        bindings = func.bindings
+        signature.require_params(bindings)
+        compiled = func.traced.compiled(device)
+        result = "array" if func.output_count == 1 else "tuple"
+        self.func = func
+        self.device = compiled.device
+        self._names = signature.feed_names
+        self.call = compiled.bind(bindings, lambda values: signature.prepare(values, bindings), result, func.name)
+
+    def __call__(self, *values: object, **named: object) -> Array | tuple[Array, ...]:
+        """The output, or a tuple of all of them; inputs by position or by name."""
+        if named:
+            inputs, rest = _merged(self._names, values, named, self.func.name)
+            values = self.func.traced.signature.by_position(inputs, rest)
+        result: Array | tuple[Array, ...] = self.call(*values)
+        return result
+
+    def run(self, inputs: Inputs = None, **named: object) -> list[Array]:
+        """All outputs; see `Func.run`."""
+        result = self.call(*self.func.traced.signature.by_position(inputs, named))
+        return list(result) if self.func.output_count != 1 else [result]
+
+    def run_dict(self, inputs: Inputs = None, **named: object) -> dict[str, Array]:
+        """All outputs by name; see `Func.run`."""
+        return dict(zip(self.func.output_names(), self.run(inputs, **named), strict=True))
+
+    def __repr__(self) -> str:
+        return f"<Jitted {self.func.name} on {self.device}>"
+
+
+def _merged(
+    names: Sequence[str], values: tuple[object, ...], named: Mapping[str, object], func: str
+) -> tuple[dict[str, object], Mapping[str, object]]:
+    """Positional values as a mapping by name, beside the named ones."""
+    if len(values) > len(names):
+        raise fault("E0802", f"`{func}` takes {len(names)} inputs, {len(values)} are given")
+    return dict(zip(names, values, strict=False)), named
+
+
+def _frozen(entry: GraphInput, value: object) -> Array:
+    """A private read-only array of a parameter's dtype, its shape checked."""
+    array = convert(value, entry.node.dtype, described(entry))
+    check_shape(entry, array.shape)
+    if array is value or array.base is not None or not array.flags.owndata:
+        array = np.array(array, order="C")
+    array.flags.writeable = False
+    return array
+
+
+def _checked_call(fn: Callable[[str, tuple[int, ...]], object], name: str, shape: tuple[int, ...]) -> object:
+    value = fn(name, shape)
+    if value is None:
+        raise RlxValueError(f"`init_params`: the function returned None for `{name}`")
+    return value

@@ -1,0 +1,304 @@
+"""Training steps of a `Func` with the optimizer in Python: forward and backward are compiled, the update is the optimizer's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+
+from rlxlang.device import Device
+from rlxlang.diagnostics import RlxRuntimeError, RlxTransformError, RlxTypeError, RlxValueError, did_you_mean
+from rlxlang.inputs import check_shape, convert, described
+
+if TYPE_CHECKING:
+    from rlxlang.compiler import Traced
+    from rlxlang.func import Func
+    from rlxlang.ir import Graph
+    from rlxlang.trainer import Trainer
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Inputs: TypeAlias = "Mapping[str, object] | Iterable[tuple[str, object]] | None"
+Step: TypeAlias = "tuple[Func, list[Array]]"
+Quantizer: TypeAlias = "Callable[[Array], Array | None]"
+NamedQuantizer: TypeAlias = "Callable[[str, tuple[int, ...], Array], Array | None]"
+
+
+class StepOptimizer(Protocol):
+    """What a training step needs of an optimizer (`rlx.optim.Optimizer` has more)."""
+
+    def step(self, name: str, shape: tuple[int, ...], param: Array, grad: Array) -> None:
+        """Update one parameter in place."""
+        ...
+
+    def step_batch(self, items: Sequence[tuple[str, tuple[int, ...], Array, Array]]) -> None:
+        """Update all parameters in place: items are name, shape, parameter, gradient."""
+        ...
+
+    def end_iteration(self) -> None:
+        """All parameters have been updated."""
+        ...
+
+    def set_lr(self, lr: float) -> None:
+        """Change the learning rate."""
+        ...
+
+
+class Schedule(Protocol):
+    """A learning rate by step."""
+
+    def lr_at(self, step: int) -> float:
+        """The learning rate of a step counted from 0."""
+        ...
+
+
+class TrainingMethods:
+    """What `Func` inherits: training steps. Each returns the new function and all forward outputs, the loss first."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        traced: Traced
+
+        @property
+        def graph(self) -> Graph: ...  # noqa: D102
+        @property
+        def bindings(self) -> Mapping[str, Array]: ...  # noqa: D102
+        def trainable_names(self) -> list[str]: ...  # noqa: D102
+        def value_and_grad(self, wrt: Sequence[str]) -> Func: ...  # noqa: D102
+        def _rebound(self, new: Mapping[str, Array]) -> Func: ...
+
+    def train_step(self, opt: StepOptimizer, wrt: Sequence[str], inputs: Inputs = None) -> Step:
+        """One step of an optimizer on some bound parameters.
+
+        Args:
+            opt: The optimizer; its state changes, this function does not.
+            wrt: Names of the parameters to update.
+            inputs: Arrays by name.
+
+        Returns:
+            The function with updated parameters, and all outputs before the update, the loss first.
+
+        Raises:
+            RlxTransformError: E0502 a name that is no parameter, E0503 the loss is not one element.
+            RlxRuntimeError: E0809 a parameter has no value.
+        """
+        return self._step(opt, wrt, inputs)
+
+    def train_step_at(
+        self, opt: StepOptimizer, schedule: Schedule, step: int, wrt: Sequence[str], inputs: Inputs = None
+    ) -> Step:
+        """`train_step` at the learning rate that a schedule has for `step`."""
+        return self._step(opt, wrt, inputs, schedule=schedule, step=step)
+
+    def train_step_on(
+        self, device: Device | str, opt: StepOptimizer, wrt: Sequence[str], inputs: Inputs = None
+    ) -> Step:
+        """`train_step` on a given device."""
+        return self._step(opt, wrt, inputs, device=device)
+
+    def train_step_at_on(
+        self,
+        device: Device | str,
+        opt: StepOptimizer,
+        schedule: Schedule,
+        step: int,
+        wrt: Sequence[str],
+        inputs: Inputs = None,
+    ) -> Step:
+        """`train_step_at` on a given device."""
+        return self._step(opt, wrt, inputs, device=device, schedule=schedule, step=step)
+
+    def train_step_all(self, opt: StepOptimizer, inputs: Inputs = None) -> Step:
+        """`train_step` on all float parameters."""
+        return self._step(opt, None, inputs)
+
+    def train_step_all_at(self, opt: StepOptimizer, schedule: Schedule, step: int, inputs: Inputs = None) -> Step:
+        """`train_step_at` on all float parameters."""
+        return self._step(opt, None, inputs, schedule=schedule, step=step)
+
+    def train_step_all_on(self, device: Device | str, opt: StepOptimizer, inputs: Inputs = None) -> Step:
+        """`train_step_on` on all float parameters."""
+        return self._step(opt, None, inputs, device=device)
+
+    def train_step_all_at_on(
+        self, device: Device | str, opt: StepOptimizer, schedule: Schedule, step: int, inputs: Inputs = None
+    ) -> Step:
+        """`train_step_at_on` on all float parameters."""
+        return self._step(opt, None, inputs, device=device, schedule=schedule, step=step)
+
+    def train_step_all_at_on_clipped(
+        self,
+        device: Device | str,
+        opt: StepOptimizer,
+        schedule: Schedule,
+        step: int,
+        max_grad_norm: float,
+        inputs: Inputs = None,
+    ) -> Step:
+        """`train_step_all_at_on` with all gradients scaled down to a common norm of at most `max_grad_norm`.
+
+        A `max_grad_norm` of 0 or less clips nothing.
+        """
+        return self._step(opt, None, inputs, device=device, schedule=schedule, step=step, max_grad_norm=max_grad_norm)
+
+    def train_step_all_at_on_qat(
+        self,
+        device: Device | str,
+        opt: StepOptimizer,
+        schedule: Schedule,
+        step: int,
+        max_grad_norm: float,
+        quant: Quantizer,
+        inputs: Inputs = None,
+    ) -> Step:
+        """`train_step_all_at_on_clipped` at quantized parameters, the update applied to the exact ones (straight through).
+
+        Args:
+            device: Where to run.
+            opt: The optimizer.
+            schedule: The learning rate by step.
+            step: The step, from 0.
+            max_grad_norm: Greatest norm of all gradients together; 0 or less clips nothing.
+            quant: `quant(w)` changes a copy of a parameter in place, or returns the quantized array.
+            inputs: Arrays by name.
+        """
+
+        def named(name: str, shape: tuple[int, ...], w: Array) -> Array | None:
+            return quant(w)
+
+        return self.train_step_all_at_on_qat_with(device, opt, schedule, step, max_grad_norm, named, inputs)
+
+    def train_step_all_at_on_qat_with(
+        self,
+        device: Device | str,
+        opt: StepOptimizer,
+        schedule: Schedule,
+        step: int,
+        max_grad_norm: float,
+        quant: NamedQuantizer,
+        inputs: Inputs = None,
+    ) -> Step:
+        """`train_step_all_at_on_qat` with `quant(name, shape, w)`, for formats whose blocks lie along one axis."""
+        return self._step(
+            opt,
+            None,
+            inputs,
+            device=device,
+            schedule=schedule,
+            step=step,
+            max_grad_norm=max_grad_norm,
+            quant=quant,
+        )
+
+    def trainer(
+        self,
+        opt: Any,
+        schedule: Schedule | None = None,
+        max_grad_norm: float | None = None,
+        quant: Any = None,
+        device: Device | str | None = None,
+        accumulate: int = 1,
+    ) -> Trainer:
+        """A `Trainer` that runs forward, backward, clipping and update as one compiled call; see `rlx.Trainer`."""
+        from rlxlang.trainer import Trainer
+
+        return Trainer(
+            self,
+            opt,
+            schedule=schedule,
+            max_grad_norm=max_grad_norm,
+            quant=quant,
+            device=device,
+            accumulate=accumulate,
+        )
+
+    def _step(
+        self,
+        opt: StepOptimizer,
+        wrt: Sequence[str] | None,
+        inputs: Inputs,
+        *,
+        device: Device | str | None = None,
+        schedule: Schedule | None = None,
+        step: int = 0,
+        max_grad_norm: float = 0.0,
+        quant: NamedQuantizer | None = None,
+    ) -> Step:
+        names = self._trained_names(wrt)
+        wanted = None if device is None else Device.parse(device)
+        forward = self.value_and_grad(names)
+        if quant is not None:
+            forward = forward._rebound(self._quantized(quant))
+        results = forward._run(wanted, inputs, {})
+        loss, gradients, others = results[0], results[1 : 1 + len(names)], results[1 + len(names) :]
+        clip_by_global_norm(gradients, max_grad_norm)
+        updated = {name: np.array(self.bindings[name], order="C") for name in names}
+        if schedule is not None:
+            opt.set_lr(schedule.lr_at(step))
+        opt.step_batch([(n, updated[n].shape, updated[n], g) for n, g in zip(names, gradients, strict=True)])
+        opt.end_iteration()
+        for array in updated.values():
+            array.flags.writeable = False
+        return self._rebound(updated), [loss, *others]
+
+    def _trained_names(self, wrt: Sequence[str] | None) -> list[str]:
+        names = self.trainable_names() if wrt is None else wrt
+        if isinstance(names, str):
+            raise RlxTypeError(f"`wrt` is a list of names, not the string {names!r}", helps=(f'write ["{names}"]',))
+        params = [p.name for p in self.graph.params]
+        for name in names:
+            if name not in params:
+                raise RlxTransformError(
+                    f"`{self.graph.name}` has no param `{name}` to train",
+                    code="E0502",
+                    notes=(f"its params are {', '.join(params) or 'none'}",),
+                    helps=tuple(filter(None, (did_you_mean(str(name), params),))),
+                )
+        unbound = [n for n in names if n not in self.bindings]
+        if unbound:
+            raise RlxRuntimeError(
+                f"a training step needs values of {', '.join(f'`{n}`' for n in unbound)}",
+                code="E0809",
+                helps=("bind them: `func.with_params({…})` or `func.init_params(seed=0)`",),
+            )
+        return list(names)
+
+    def _quantized(self, quant: NamedQuantizer) -> dict[str, Array]:
+        """Quantized copies of all float params."""
+        result = {}
+        for entry in self.graph.params:
+            if entry.name not in self.bindings or not entry.node.dtype.is_differentiable:
+                continue
+            copy = np.array(self.bindings[entry.name], order="C")
+            returned = quant(entry.name, copy.shape, copy)
+            if returned is not None:
+                copy = convert(returned, entry.node.dtype, f"the quantized {described(entry)}")
+                check_shape(entry, copy.shape)
+            result[entry.name] = copy
+        return result
+
+
+def clip_by_global_norm(gradients: Sequence[Array], max_norm: float) -> None:
+    """Scale gradients in place so that the norm of all together is at most `max_norm`; 0 or less clips nothing.
+
+    Raises:
+        RlxValueError: `max_norm` is NaN.
+
+    Source:
+        Pascanu, Mikolov and Bengio 2013, "On the difficulty of training recurrent neural networks".
+    """
+    if math.isnan(max_norm):
+        raise RlxValueError("`max_grad_norm` is NaN")
+    if max_norm <= 0:
+        return
+    total = math.sqrt(sum(_squared_norm(g) for g in gradients))
+    if total > max_norm:
+        for gradient in gradients:
+            gradient *= gradient.dtype.type(max_norm / total)
+
+
+def _squared_norm(array: Array) -> float:
+    wide = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64).ravel()
+    return float(np.vdot(wide, wide).real)

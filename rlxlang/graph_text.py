@@ -1,0 +1,85 @@
+"""A graph as text: readable for people, canonical for the key of the disk cache."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from rlxlang._version import __version__
+from rlxlang.diagnostics import escape
+from rlxlang.ir import Constant, Graph, Node
+from rlxlang.types import Dim, DType
+
+_SHOWN_ELEMENTS = 6
+
+
+def graph_text(graph: Graph) -> str:
+    """The graph, a line for each input, node and output."""
+    return "\n".join(_lines(graph, exact=False)) + "\n"
+
+
+def graph_key(graph: Graph, *salt: str) -> bytes:
+    """A digest of everything that decides the compiled code: ops, attributes, types, wiring, constants, versions.
+
+    Names of nodes' origins do not count, so that moving a line in the source does not recompile.
+    """
+    digest = hashlib.sha256(f"rlxlang {__version__}\n".encode())
+    for text in salt:
+        digest.update(f"{len(text)} {text}\n".encode())
+    for line in _lines(graph, exact=True):
+        digest.update(line.encode())
+        digest.update(b"\n")
+    return digest.digest()
+
+
+def _lines(graph: Graph, *, exact: bool, indent: str = "") -> Iterator[str]:
+    names: dict[Node, str] = {}
+    yield f"{indent}graph {escape(graph.name)!r}"
+    for entry in graph.inputs:
+        names[entry.node] = f"%{len(names)}"
+        init = f" = {entry.init}" if entry.init is not None and not exact else ""
+        yield f"{indent}  {names[entry.node]} = {entry.kind} {escape(entry.name)!r} : {entry.node.type}{init}"
+    for node in graph.nodes:
+        if node in names:
+            continue
+        names[node] = f"%{len(names)}"
+        bodies: list[tuple[str, Graph]] = []
+        options = []
+        for key in sorted(node.attrs):
+            value = node.attrs[key]
+            if isinstance(value, Graph):
+                bodies.append((key, value))
+            else:
+                options.append(f"{key}: {_attribute(value, exact)}")
+        operands = ", ".join([*(names[i] for i in node.inputs), *options])
+        yield f"{indent}  {names[node]} = {node.op.name}({operands}) : {node.type}"
+        for key, body in bodies:
+            yield f"{indent}    {key}:"
+            yield from _lines(body, exact=exact, indent=indent + "      ")
+    for output in graph.outputs:
+        yield f"{indent}  {output.role} {escape(output.name)!r} = {names[output.node]}"
+    for sourced in graph.guards:
+        yield f"{indent}  require {sourced.guard}"
+
+
+def _attribute(value: Any, exact: bool) -> str:
+    if isinstance(value, Constant):
+        return (
+            f"{value.array.dtype.name}{list(value.array.shape)} {value.digest.hex()}" if exact else _data(value.array)
+        )
+    if isinstance(value, float):
+        return value.hex() if exact else repr(value)
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(_attribute(v, exact) for v in value) + "]"
+    if isinstance(value, (Dim, DType)):
+        return str(value)
+    return repr(value)
+
+
+def _data(array: np.ndarray[Any, Any]) -> str:
+    if array.size > _SHOWN_ELEMENTS:
+        return f"<{array.size} numbers>"
+    return str(array.tolist())

@@ -1,0 +1,186 @@
+"""From a text of the language to a `Func`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlxlang.diagnostics import (
+    Diagnostic,
+    RlxTypeError,
+    Source,
+    error,
+    error_class,
+    raise_all,
+    warn_all,
+)
+from rlxlang.func import Func
+from rlxlang.scope import Tensor
+
+if TYPE_CHECKING:
+    from rlxlang.frontend.elaborate import Elaborated
+
+_UNNAMED = "<text>"
+_BOM = "\ufeff"
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    config: Mapping[str, Any] | None = None,
+    bind: Mapping[str, Any] | None = None,
+    **config_overrides: Any,
+) -> Func:
+    """A checked model from a file.
+
+    Args:
+        path: The `.rlx` file.
+        config: Values of its configs by name.
+        bind: Values for its `bind` statements.
+        config_overrides: Values of its configs by keyword.
+
+    Raises:
+        RlxError: Everything that is wrong with the text, in one exception; E0127, E0128 the file cannot be read.
+    """
+    file = Path(path)
+    source, problem = _read(file)
+    if source is None:
+        raise error_class(problem.code)(problem)
+    return _finish(_elaborate(source, _configs(config, config_overrides), bind, file.parent))
+
+
+def loads(
+    source: str,
+    name: str | None = None,
+    *,
+    config: Mapping[str, Any] | None = None,
+    bind: Mapping[str, Any] | None = None,
+    **config_overrides: Any,
+) -> Func:
+    """A checked model from a text.
+
+    Args:
+        source: The text.
+        name: What to call it in messages; also the graph's name unless the text says another.
+        config: Values of its configs by name.
+        bind: Values for its `bind` statements.
+        config_overrides: Values of its configs by keyword.
+
+    Raises:
+        RlxError: Everything that is wrong with the text, in one exception.
+    """
+    if not isinstance(source, str):
+        raise RlxTypeError(f"`loads` takes a text, {type(source).__name__} is given", helps=("`load` takes a path",))
+    return _finish(_elaborate(Source(name or _UNNAMED, source), _configs(config, config_overrides), bind, None))
+
+
+def check(
+    path_or_source: str | os.PathLike[str],
+    *,
+    config: Mapping[str, Any] | None = None,
+    bind: Mapping[str, Any] | None = None,
+) -> list[Diagnostic]:
+    """All errors and warnings of a text, without an exception.
+
+    Args:
+        path_or_source: A path if it ends in `.rlx` and has no line break, else the text itself.
+        config: Values of its configs by name.
+        bind: Values for its `bind` statements.
+    """
+    if isinstance(path_or_source, str) and not _is_path(path_or_source):
+        source: Source | None = Source(_UNNAMED, path_or_source)
+        folder = None
+    else:
+        file = Path(path_or_source)
+        folder = file.parent
+        source, problem = _read(file)
+        if source is None:
+            return [problem]
+    assert source is not None
+    return list(_elaborate(source, _configs(config, {}), bind, folder).diagnostics)
+
+
+def expr(source: str, /, **tensors: Any) -> Any:
+    """One expression of the language over tensors of a graph that is being built.
+
+    Args:
+        source: The expression, ``"gelu(linear(h, w, b))"``.
+        tensors: What its names stand for: tensors, numbers, lists of such.
+
+    Returns:
+        A tensor, or a tuple of tensors for a list value.
+
+    Raises:
+        RlxError: Everything that is wrong with the expression, in one exception.
+    """
+    from rlxlang.frontend.elaborate import elaborate_expression
+
+    scope = next((t.scope for t in tensors.values() if isinstance(t, Tensor)), None)
+    if scope is None:
+        raise RlxTypeError(
+            "`expr` needs at least one Tensor", code="E0304", helps=('pass it by name: `expr("relu(x)", x=x)`',)
+        )
+    values = {name: scope.expression_value(value) for name, value in tensors.items()}
+    value, diagnostics = elaborate_expression(Source("<expr>", source), values, scope.builder)
+    if any(d.is_error for d in diagnostics):
+        raise_all(diagnostics)
+    warn_all(diagnostics)
+    return scope.wrap(value)
+
+
+def format_source(source: str) -> str:
+    """A text in the canonical layout; comments stay, the meaning stays, formatting twice changes nothing more.
+
+    Raises:
+        RlxSyntaxError: The text is not a program.
+    """
+    from rlxlang.frontend.format import format_source as layout
+
+    return layout(Source(_UNNAMED, source))
+
+
+def _is_path(text: str) -> bool:
+    return text.endswith(".rlx") and "\n" not in text
+
+
+def _read(file: Path) -> tuple[Source | None, Any]:
+    """The text of a file, or None and what is wrong with it."""
+    try:
+        return Source(str(file), file.read_bytes().decode("utf-8")), None
+    except UnicodeDecodeError as problem:
+        return None, error("E0127", f"{file} is not valid UTF-8 at byte {problem.start}")
+    except OSError as problem:
+        return None, error("E0128", f"{file} cannot be read: {problem.strerror or problem}")
+
+
+def _configs(config: Mapping[str, Any] | None, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    given = dict(config or {})
+    for name, value in overrides.items():
+        if name in given:
+            raise RlxTypeError(f"config `{name}` is given twice", code="E0222")
+        given[name] = value
+    return {n: v.item() if isinstance(v, np.generic) else v for n, v in given.items()}
+
+
+def _elaborate(
+    source: Source, configs: Mapping[str, Any], bind: Mapping[str, Any] | None, folder: Path | None
+) -> Elaborated:
+    from rlxlang.frontend.elaborate import elaborate_source
+
+    return elaborate_source(source, configs, dict(bind or {}), folder)
+
+
+def _finish(elaborated: Elaborated) -> Func:
+    if elaborated.graph is None:
+        raise_all(elaborated.diagnostics)
+    warn_all(elaborated.diagnostics, stacklevel=3)
+    graph = elaborated.graph
+    if graph.name == _UNNAMED:
+        graph = replace(graph, name="graph")
+    func = Func.from_graph(graph)
+    return func.with_params(elaborated.bound) if elaborated.bound else func
