@@ -30,8 +30,8 @@ BANDWIDTH_COST = 8
 """What reading an element of b costs, in the same unit: it counts when few rows use it."""
 
 DOT_MOST_ROWS = 64
-DOT_LEAST_K = 256
-DOT_LEAST_K_ONE_ROW = 16
+DOT_LEAST_K = 16
+DOT_K_PER_ROW = 7
 """The dot form takes b with long rows along k, for few rows of a."""
 
 FORM_PANELS, FORM_DOT, FORM_ROW = 0, 1, 2
@@ -207,15 +207,15 @@ def _choose_form(f: Function, sizes: Tiling, plan: dict[str, Operand]) -> None:
     """Choose dot form or panels, packing and the block along k."""
     m, n, k = plan["m"], plan["n"], plan["k"]
     transposed = f.and_(f.icmp("ne", n, 1), f.icmp("ne", plan["b_column"], sizes.size), "i1")
-    # The dot form reads both matrices along k and spends its time well when k is long and b is used few times.
-    one_row = f.and_(f.icmp("eq", m, 1), f.icmp("sge", k, DOT_LEAST_K_ONE_ROW), "i1")
-    few_rows = f.and_(f.icmp("sle", m, DOT_MOST_ROWS), f.icmp("sge", k, DOT_LEAST_K), "i1")
-    suits = f.and_(f.or_(one_row, few_rows, "i1"), f.icmp("eq", plan["a_column"], sizes.size), "i1")
+    # The dot form reads both matrices along k. Its sums across lanes are spread over k, the other form's transposes over
+    # m: measured, they break even where k is about seven times m.
+    long = f.icmp("sge", k, DOT_LEAST_K)
+    few_rows = f.and_(f.icmp("sle", m, DOT_MOST_ROWS), f.icmp("sle", f.mul(m, DOT_K_PER_ROW), k), "i1")
     # A single column of b that is contiguous along k is a dot product per row of a, however many there are.
     column = f.and_(f.icmp("eq", n, 1), f.icmp("eq", plan["b_row"], sizes.size), "i1")
-    long_column = f.and_(column, f.icmp("sge", k, DOT_LEAST_K_ONE_ROW), "i1")
+    along_k = f.or_(f.and_(transposed, few_rows, "i1"), column, "i1")
     dense_a = f.icmp("eq", plan["a_column"], sizes.size)
-    dot = f.or_(f.and_(transposed, suits, "i1"), f.and_(long_column, dense_a, "i1"), "i1")
+    dot = f.and_(f.and_(along_k, long, "i1"), dense_a, "i1")
     row = f.and_(f.icmp("eq", m, 1), f.not_(f.or_(transposed, dot, "i1")), "i1")
 
     # Rows of b that lie a multiple of 2 KiB apart fall into few sets of the caches: a panel read in place would evict
