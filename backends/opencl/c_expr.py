@@ -23,10 +23,13 @@ from rlxlang.kernels import (
     Store,
     walk,
 )
-from rlxlang.types import DimLike, DType
+from rlxlang.types import DimLike, DType, ceil_div, product
 
 ARENA = -1
 """Stands for the arena among the numbers of buffers."""
+
+SCRATCH = -2
+"""Stands for the memory of private buffers, which is apart from the arena: more work-items run than there are threads."""
 
 
 @dataclass(slots=True)
@@ -52,12 +55,12 @@ class Layout:
         return self._places[dim]
 
     def root(self, buffer: int) -> int:
-        """The buffer that memory of this one belongs to: itself, the base of a view, or `ARENA`."""
+        """The memory object of a buffer: its own, that of a view's base, `ARENA` or `SCRATCH`."""
         while self.program.buffers[buffer].kind == "view":
             if buffer not in self.bases:
                 raise InternalError(f"view {buffer} has no window", stage="lower")
             buffer = self.bases[buffer]
-        return ARENA if self.program.buffers[buffer].kind in ("temp", "private") else buffer
+        return {"temp": ARENA, "private": SCRATCH}.get(self.program.buffers[buffer].kind, buffer)
 
     def owner(self, buffer: int) -> int:
         """The buffer below all views."""
@@ -103,9 +106,17 @@ class KernelScope:
         return self.layout.program.buffers[buffer].kind == "private"
 
     @property
-    def touches_private(self) -> bool:
-        """Whether the kernel uses a private buffer."""
-        return any(self.is_private(b) for b in self.buffers)
+    def scratch(self) -> DimLike:
+        """Bytes of the private buffers of one work-item."""
+        total: DimLike = 0
+        for buffer in self.buffers:
+            if self.is_private(buffer):
+                total = total + self._private_bytes(buffer)
+        return total
+
+    def _private_bytes(self, buffer: int) -> DimLike:
+        record = self.layout.program.buffers[buffer]
+        return ceil_div(product(record.shape) * record.dtype.bytes, 8) * 8
 
     @property
     def roots(self) -> tuple[int, ...]:
@@ -143,13 +154,17 @@ class KernelScope:
         if record.kind == "temp":
             return f" + {self.dim(record.offset)}"
         if record.kind == "private":
-            size = " * ".join([*(self.dim(d) for d in record.shape), f"{record.dtype.bytes}L"])
-            return f" + {self.dim(record.offset)} + (long)get_global_id(0) * {size}"
+            before: DimLike = 0
+            for other in self.buffers:
+                if other == buffer:
+                    break
+                before = before + (self._private_bytes(other) if self.is_private(other) else 0)
+            return f" + (long)get_global_id(0) * {self.dim(self.scratch)} + {self.dim(before)}"
         return ""
 
 
 def _root_name(root: int) -> str:
-    return "arena" if root == ARENA else f"memory{root}"
+    return {ARENA: "arena", SCRATCH: "scratch"}.get(root, f"memory{root}")
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ class KernelPlan:
         views: Views whose byte offsets are arguments, after the table of sizes.
         items: Work-items wanted along each axis of the launch; those beyond return at once.
         local: Size of a work-group.
-        limited: Whether at most `Program.threads` work-items may run, because private buffers have so many copies.
+        scratch: Bytes of private memory of each work-item. When there is some, a bounded number of work-items share the work.
         empty: Sizes of which any being zero means that there is nothing to do.
     """
 
@@ -36,7 +36,7 @@ class KernelPlan:
     views: tuple[int, ...]
     items: tuple[DimLike, ...]
     local: tuple[int, ...]
-    limited: bool = False
+    scratch: DimLike = 0
     empty: tuple[DimLike, ...] = ()
 
 
@@ -68,9 +68,9 @@ def nest_kernel(
         body += ["{", *indent(emitter.lines), "}"]
     total = scope.dim(product(nest.outer))
     split = split_point("point", nest.outer, outer, scope)
-    limited = scope.touches_private
+    limited = scope.scratch != 0
     # A long walk in each work-item gains nothing from neighbours on a CPU; a map is vectorised across them.
-    width = 1 if limited or (is_cpu and nest.inner and not 0 <= nest.vector_axis < len(nest.outer)) else 64
+    width = 1 if (is_cpu and nest.inner and not 0 <= nest.vector_axis < len(nest.outer)) else 64
     head = scope.head()
     first = "const long start = get_global_id(0);"
     if limited:
@@ -87,7 +87,15 @@ def nest_kernel(
         ]
     )
     return KernelPlan(
-        function, nest.name, source, scope.roots, scope.views, (product(nest.outer),), (width,), limited, nest.outer
+        function,
+        nest.name,
+        source,
+        scope.roots,
+        scope.views,
+        (product(nest.outer),),
+        (width,),
+        scope.scratch,
+        nest.outer,
     )
 
 

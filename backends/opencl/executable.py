@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rlxlang.backends.base import Prepare
-from rlxlang.backends.opencl.c_expr import ARENA
+from rlxlang.backends.opencl.c_expr import ARENA, SCRATCH
 from rlxlang.backends.opencl.c_nest import KernelPlan
 from rlxlang.backends.opencl.device import OpenClDevice
 from rlxlang.backends.opencl.program import ProgramSource
@@ -22,6 +22,8 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 _LEAST_BYTES = 64  # OpenCL knows no empty buffers
 _KEPT_SIZES = 64
+_SCRATCH_ITEMS = 1 << 14  # work-items that have private memory at once, at most
+_SCRATCH_BYTES = 1 << 26  # and about so much of it
 
 
 class OpenClExecutable:
@@ -121,7 +123,7 @@ class OpenClExecutable:
             return held
         made = cl.Buffer(self._device.context, cl.mem_flags.READ_WRITE, max(count, _LEAST_BYTES))
         self._memory[root] = made
-        if root != ARENA and self.program.buffers[root].data is not None:
+        if root >= 0 and self.program.buffers[root].data is not None:
             upload(self.queue, made, np.ascontiguousarray(self.program.buffers[root].data), wait=True)
         return made
 
@@ -245,13 +247,13 @@ class _Run:
 
         count = self.value(loop.count)
         for number in range(count):
-            step = count - 1 - number if loop.reverse else number
             for window in loop.windows:
-                place = count - 1 - step if window.reverse else step
+                place = count - 1 - number if window.reverse else number
                 view = self.program.buffers[window.view]
                 moved = place * self.value(window.stride) * view.dtype.bytes
                 self.starts[window.view] = self.starts.get(window.base, 0) + moved
             if loop.index >= 0:
+                step = count - 1 - number if loop.reverse else number
                 where = self.place(loop.index)
                 cl.enqueue_fill_buffer(
                     self.executable.queue, self.memory(where.root), np.array(step, np.int64), where.offset, where.bytes
@@ -281,9 +283,11 @@ class _Run:
         if any(self.value(d) <= 0 for d in plan.empty):
             return
         items = [self.value(d) for d in plan.items]
-        if plan.limited:
-            items = [min(items[0], self.program.threads)]
+        scratch = self.value(plan.scratch)
+        if scratch:
+            items = [min(items[0], max(_SCRATCH_BYTES // scratch, 1), _SCRATCH_ITEMS)]
         grid = tuple(-(-n // group) * group for n, group in zip(items, plan.local, strict=True))
+        self.bytes[SCRATCH] = scratch * grid[0]
         kernel = self.executable.kernel(plan)
         starts = [np.int64(self.starts[v]) for v in plan.views]
         kernel.set_args(*(self.memory(r) for r in plan.roots), self.table, *starts)

@@ -99,12 +99,11 @@ def _run_copy(step: Copy, memory: Memory) -> None:
 def _run_loop(loop: Loop, memory: Memory) -> None:
     count = memory.value(loop.count)
     for number in range(count):
-        step = count - 1 - number if loop.reverse else number
         for window in loop.windows:
-            place = count - 1 - step if window.reverse else step
+            place = count - 1 - number if window.reverse else number
             memory.move_view(window.view, window.base, place * memory.value(window.stride))
         if loop.index >= 0:
-            memory.flat(loop.index)[0] = step
+            memory.flat(loop.index)[0] = count - 1 - number if loop.reverse else number
         for below in loop.body:
             _run_step(below, memory)
     for window in loop.windows:
