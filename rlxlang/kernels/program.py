@@ -133,7 +133,7 @@ class Program:
         axes: Names of the dynamic axes.
         buffers: All buffers, by id.
         steps: Kernels in order; later ones may read what earlier ones wrote.
-        dims: Every non-constant size that steps and buffers use; at run time a backend is given their values in this order.
+        dims: Every non-constant size that the steps use, and the number of elements of every buffer; at run time a backend is given their values in this order.
         arena: Bytes of temporary memory (a size: it may depend on the axes).
         threads: For how many threads `private` buffers have copies.
         outputs: Buffer ids of the outputs, in order.

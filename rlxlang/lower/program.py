@@ -192,7 +192,7 @@ def lower(graph: Graph, *, threads: int = 1, in_place: Mapping[str, str] | None 
         graph.axes(),
         tuple(placed),
         tuple(lowering.steps),
-        collect_dims(placed, lowering.steps, arena),
+        collect_dims(placed, lowering.steps),
         arena,
         threads,
         tuple(outputs),
@@ -237,8 +237,8 @@ def _place_outputs(
 def _overwrite(graph: Graph, partition: Partition, node: Node, state: Node, extra: dict[Group, set[Group]]) -> bool:
     """Whether the kernel of `node` may write over `state`: all other readers can run before it, and it reads at its own point only."""
     writer = find(partition.group_of[node])
-    if writer.own is not None or node in writer.outer:
-        return False
+    if writer.own is not None or writer.reduced is not None:
+        return False  # a later pass would read what an earlier one has overwritten
     before: set[Group] = set()
     for reader, found in _reads(partition):
         for source, coords in found:
@@ -273,7 +273,7 @@ def _is_view_of(node: Node, base: Node) -> bool:
     return role_of(node) in (Role.INLINE, Role.ALIAS) and any(s is base for s, _ in sources(node, identity(node.shape)))
 
 
-def collect_dims(buffers: Sequence[Buffer], steps: Sequence[Step], arena: DimLike) -> tuple[DimLike, ...]:
+def collect_dims(buffers: Sequence[Buffer], steps: Sequence[Step]) -> tuple[DimLike, ...]:
     """Every size that is no number, once, in order of first use."""
     found: dict[Dim, None] = {}
 
@@ -283,8 +283,7 @@ def collect_dims(buffers: Sequence[Buffer], steps: Sequence[Step], arena: DimLik
                 found.setdefault(dim)
 
     for buffer in buffers:
-        note(*buffer.shape, buffer.offset, product(buffer.shape))
-    note(arena)
+        note(product(buffer.shape))
     todo = list(reversed(steps))
     while todo:
         step = todo.pop()
