@@ -1,0 +1,139 @@
+"""Evaluation of a graph, node by node, by what the op table says each op means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rlxlang.diagnostics import RlxRuntimeError
+from rlxlang.ir import Graph, Node
+from rlxlang.types import F32, Dim, TensorType, TupleType, axes_of
+from rlxlang.types import evaluate as evaluate_dim
+
+Array = np.ndarray[Any, Any]
+
+
+def read_sizes(graph: Graph, arrays: Mapping[str, Array]) -> dict[str, int]:
+    """The size of every dynamic axis that stands alone in the shape of an input.
+
+    Raises:
+        RlxRuntimeError: E0803 an array is missing; E0802 it has another rank or size, or two axes of one name disagree.
+    """
+    sizes: dict[str, int] = {}
+    for entry in graph.inputs:
+        if entry.name not in arrays:
+            raise RlxRuntimeError(f"the {entry.kind} `{entry.name}` is not given", code="E0803")
+        given = np.shape(arrays[entry.name])
+        if len(given) != entry.node.tensor.rank:
+            raise RlxRuntimeError(
+                f"`{entry.name}` is {entry.node.tensor} and an array of shape {list(given)} is given", code="E0802"
+            )
+        for dim, actual in zip(entry.node.shape, given, strict=True):
+            names = axes_of(dim) if isinstance(dim, Dim) else ()
+            if len(names) == 1 and dim == Dim.axis(names[0]):
+                known = sizes.setdefault(names[0], actual)
+                if known != actual:
+                    raise RlxRuntimeError(
+                        f"`{names[0]}` is {known}, and {actual} in `{entry.name}`", code="E0802"
+                    )
+    return sizes
+
+
+def concrete(value: Any, sizes: Mapping[str, int]) -> Any:
+    """An attribute with every size replaced by its number."""
+    if isinstance(value, Dim):
+        return evaluate_dim(value, sizes)
+    if isinstance(value, tuple):
+        return tuple(concrete(v, sizes) for v in value)
+    return value
+
+
+def _check_inputs(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
+    for entry in graph.inputs:
+        want = tuple(evaluate_dim(d, sizes) for d in entry.node.shape)
+        array = np.asarray(arrays[entry.name])
+        if array.shape != want or array.dtype != entry.node.dtype.numpy:
+            raise RlxRuntimeError(
+                f"`{entry.name}` is {entry.node.tensor}, and an array of {array.dtype} and shape {list(array.shape)} is given",
+                code="E0802",
+                notes=(f"its shape here is {list(want)}",),
+            )
+
+
+def _check_guards(graph: Graph, sizes: Mapping[str, int]) -> None:
+    for sourced in graph.guards:
+        guard = sourced.guard
+        if not guard.holds(sizes):
+            left, right = evaluate_dim(guard.left, sizes), evaluate_dim(guard.right, sizes)
+            raise RlxRuntimeError(
+                f"{guard.what}: {guard} does not hold",
+                code="E0801",
+                span=sourced.origin.span,
+                notes=(f"{guard.left} is {left}, {guard.right} is {right}",),
+            )
+
+
+def _widened(array: Any) -> Any:
+    """Half precision as F32, in which it is computed."""
+    half = isinstance(array, np.ndarray) and array.dtype.name in ("float16", "bfloat16")
+    return array.astype(F32.numpy) if half else array
+
+
+def _finished(value: Any, type_: TensorType, sizes: Mapping[str, int], name: str) -> Array:
+    """A reference's result as an array of the node's type."""
+    array = np.asarray(value)
+    want = tuple(evaluate_dim(d, sizes) for d in type_.shape)
+    if array.shape != want:
+        raise RlxRuntimeError(
+            f"the reference of `{name}` gives shape {list(array.shape)}, its shape rule {list(want)}", code="E0800"
+        )
+    return array if array.dtype == type_.dtype.numpy else array.astype(type_.dtype.numpy)
+
+
+def _apply(node: Node, operands: list[Any], sizes: Mapping[str, int]) -> Any:
+    attrs = {k: concrete(v, sizes) for k, v in node.attrs.items()}
+    if node.op.name == "scan":
+        attrs["run_body"] = lambda arrays: run_nodes(attrs["body"], arrays, sizes)
+    if node.op.name == "item":
+        return operands[0][attrs["index"]]
+    result = node.op.reference(*map(_widened, operands), **attrs)
+    if isinstance(node.type, TupleType):
+        return tuple(_finished(r, t, sizes, node.op.name) for r, t in zip(result, node.type.items, strict=True))
+    return _finished(result, node.type, sizes, node.op.name)
+
+
+def run_nodes(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> list[Array]:
+    """The outputs for checked arrays and known sizes; values are dropped after their last use."""
+    last: dict[Node, int] = {}
+    for position, node in enumerate(graph.nodes):
+        for operand in node.inputs:
+            last[operand] = position
+    outputs = {o.node for o in graph.outputs}
+    env: dict[Node, Any] = {e.node: np.asarray(arrays[e.name]) for e in graph.inputs}
+    for position, node in enumerate(graph.nodes):
+        if node not in env:
+            env[node] = _apply(node, [env[i] for i in node.inputs], sizes)
+        for operand in set(node.inputs):
+            if last[operand] == position and operand not in outputs:
+                del env[operand]
+    return [env[o.node] for o in graph.outputs]
+
+
+def evaluate(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int] | None = None) -> list[Array]:
+    """The outputs of a graph for arrays of its inputs and params, by name.
+
+    Args:
+        graph: What to compute.
+        arrays: One array of the declared dtype for every input and param.
+        sizes: Sizes of the dynamic axes; read from the arrays when left out.
+
+    Raises:
+        RlxRuntimeError: E0801 a guard fails, E0802 an array does not fit, E0803 one is missing.
+    """
+    known = {**read_sizes(graph, arrays), **(sizes or {})}
+    _check_inputs(graph, arrays, known)
+    _check_guards(graph, known)
+    with np.errstate(all="ignore"):
+        return run_nodes(graph, arrays, known)
