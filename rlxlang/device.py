@@ -86,12 +86,9 @@ def _opencl_count() -> int:
     """Number of OpenCL devices of this machine; 0 without pyopencl or a driver."""
     if find_spec("pyopencl") is None:
         return 0
-    import pyopencl
+    from rlxlang.backends.opencl import available_devices
 
-    try:
-        return sum(len(platform.get_devices()) for platform in pyopencl.get_platforms())
-    except pyopencl.Error:
-        return 0
+    return len(available_devices())
 
 
 def devices() -> list[Device]:
@@ -140,7 +137,7 @@ def backend_of(device: Device) -> Backend:
     if device.kind == "opencl" and device.index < count:
         from rlxlang.backends.opencl import OpenClBackend
 
-        return OpenClBackend(device.index)
+        return OpenClBackend(str(device.index) if device.index else None)
     raise RlxBackendError(
         f"the device `{device}` is not there",
         code="E0701",

@@ -337,7 +337,7 @@ def _merged(
 ) -> tuple[dict[str, object], Mapping[str, object]]:
     """Positional values as a mapping by name, beside the named ones."""
     if len(values) > len(names):
-        raise fault("E0802", f"`{func}` takes {len(names)} inputs, {len(values)} are given")
+        raise fault("E0220", f"`{func}` takes {len(names)} inputs, {len(values)} are given")
     return dict(zip(names, values, strict=False)), named
 
 

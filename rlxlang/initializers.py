@@ -221,14 +221,14 @@ def draw(init: Initializer, name: str, shape: Sequence[int], dtype: DType, seed:
 
 def _arguments(init: Initializer, names: tuple[str, ...]) -> dict[str, float]:
     positional = [value for key, value in init.args if not key or key.isdigit()]
-    named = {key: value for key, value in init.args if key and not key.isdigit()}
+    named = [(key, value) for key, value in init.args if key and not key.isdigit()]
     if len(positional) > len(names):
         raise RlxTypeError(
             f"`{init.name}` takes at most {len(names)} arguments, {len(positional)} are given", code="E0220"
         )
     order = ("std",) if init.name in _STDDEV_FIRST and len(positional) == 1 else names
     bound: dict[str, Number] = dict(zip(order, positional, strict=False))
-    for key, value in named.items():
+    for key, value in named:
         own = _ALIASES.get(key, key)
         if own not in names:
             raise RlxTypeError(

@@ -56,7 +56,7 @@ def convert(value: object, dtype: DType, what: str) -> Array:
         what: How messages call it, ``input `x` ``.
 
     Raises:
-        RlxTypeError: E0806 the dtype differs, E0802 not an array at all.
+        RlxTypeError: E0806 the dtype differs, E0812 not an array at all.
         RlxValueError: E0810 a value does not fit.
     """
     if type(value) is np.ndarray and value.dtype == dtype.numpy and value.dtype.isnative:
@@ -94,7 +94,7 @@ def _as_array(value: object, dtype: DType, what: str) -> tuple[Array, bool]:
     """The value as an array, and whether it is made of Python numbers (whose dtype is weak)."""
     if isinstance(value, np.ndarray):
         if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-            raise fault("E0802", f"{what}: masked arrays are not accepted", helps=("fill it: `array.filled(0)`",))
+            raise fault("E0812", f"{what}: masked arrays are not accepted", helps=("fill it: `array.filled(0)`",))
         return np.asarray(value), False
     if isinstance(value, _PYTHON_NUMBERS):
         return _python_array(value, what), True
@@ -108,9 +108,9 @@ def _as_array(value: object, dtype: DType, what: str) -> tuple[Array, bool]:
         if hasattr(value, "__dlpack__"):
             return np.from_dlpack(value), False
     except Exception as problem:  # whatever a foreign array type raises
-        raise fault("E0802", f"{what}: {type(value).__name__} gives no array: {problem}") from problem
+        raise fault("E0812", f"{what}: {type(value).__name__} gives no array: {problem}") from problem
     raise fault(
-        "E0802",
+        "E0812",
         f"{what}: a value of type {type(value).__name__} is no array",
         notes=(f"expected {dtype}: a NumPy array, a number, a list, or an object with `__array__` or `__dlpack__`",),
     )
@@ -120,9 +120,9 @@ def _python_array(value: object, what: str) -> Array:
     try:
         array = np.asarray(value)
     except (ValueError, OverflowError) as problem:
-        raise fault("E0802", f"{what}: the list is ragged or holds no numbers ({problem})") from None
+        raise fault("E0812", f"{what}: the list is ragged or holds no numbers ({problem})") from None
     if array.dtype.kind not in "biufc" and from_numpy(array.dtype) is None:
-        raise fault("E0802", f"{what}: the list holds no numbers, or numbers beyond 64 bits")
+        raise fault("E0812", f"{what}: the list holds no numbers, or numbers beyond 64 bits")
     return array
 
 
@@ -396,7 +396,7 @@ class Signature:
                 pairs = [(name, value) for name, value in pairs]
             except (TypeError, ValueError):
                 raise fault(
-                    "E0802",
+                    "E0812",
                     f"the inputs of `{self.name}` are a mapping by name, {type(inputs).__name__} is given",
                 ) from None
             for name, value in pairs:
@@ -445,7 +445,7 @@ class Signature:
             if len(values) < len(self.feeds):
                 raise self.missing(self.feed_names[len(values) :])
             raise fault(
-                "E0802",
+                "E0220",
                 f"`{self.name}` takes {len(self.feeds)} inputs, {len(values)} are given",
                 notes=(f"its inputs are {', '.join(self.feed_names)}" if self.feeds else "it has no inputs",),
             )

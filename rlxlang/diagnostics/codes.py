@@ -144,6 +144,7 @@ _ROWS = (
     Code("E0809", "param is not bound", _RUNTIME),
     Code("E0810", "value does not fit its dtype", _VALUE),
     Code("E0811", "size of an axis is unknown", _RUNTIME),
+    Code("E0812", "value is no array", _TYPE),
     # -- W09 warnings
     Code("W0900", "warning", _WARNING),
     Code("W0901", "comment that reads like code", _WARNING),
