@@ -283,7 +283,7 @@ def collect_dims(buffers: Sequence[Buffer], steps: Sequence[Step]) -> tuple[DimL
                 found.setdefault(dim)
 
     for buffer in buffers:
-        note(product(buffer.shape))
+        note(*buffer.shape, product(buffer.shape))
     todo = list(reversed(steps))
     while todo:
         step = todo.pop()
