@@ -55,6 +55,8 @@ SHAPES = (
 )
 
 IDLE_SECONDS = 0.06
+WARM_CALLS = 5
+TURN_SECONDS = 0.004
 
 
 def main() -> None:
@@ -120,7 +122,7 @@ def measure(shape: Shape, threads: int, turns: int) -> tuple[float, float, float
         a, b, expected, c = a[0], b[0], expected[0], c[0]
 
     flops = 2 * shape.batch * shape.m * shape.n * shape.k
-    repeats = max(3, int(0.004 / (flops / (8e10 * threads) + 2e-6)))
+    repeats = max(3, int(TURN_SECONDS / threads / (flops / (8e10 * threads) + 2e-6)))
     function(argument)
     np.matmul(a, b, out=expected)
     np.testing.assert_allclose(c, expected, rtol=1e-3, atol=1e-3)
@@ -129,12 +131,14 @@ def measure(shape: Shape, threads: int, turns: int) -> tuple[float, float, float
         if threads > 1:
             # OpenBLAS' workers spin for about 25 ms after a product and would hold a core against ours.
             time.sleep(IDLE_SECONDS)
-            function(argument)
+            for _ in range(WARM_CALLS):
+                function(argument)
         start = time.perf_counter()
         for _ in range(repeats):
             function(argument)
         end_ours = time.perf_counter()
-        np.matmul(a, b, out=expected)
+        for _ in range(WARM_CALLS if threads > 1 else 1):
+            np.matmul(a, b, out=expected)
         start_theirs = time.perf_counter()
         for _ in range(repeats):
             np.matmul(a, b, out=expected)

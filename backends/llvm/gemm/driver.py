@@ -48,8 +48,10 @@ def emit_entry(module: ModuleText, sizes: Tiling, symbol: str) -> None:
     arguments = ARGUMENTS.load_all(f, "%arguments")
     empty: Operand = False
     for name in ("batch", "m", "n"):
-        empty = f.or_(empty, f.icmp("sle", arguments[name], 0), "i1") if empty is not False else f.icmp(
-            "sle", arguments[name], 0
+        empty = (
+            f.or_(empty, f.icmp("sle", arguments[name], 0), "i1")
+            if empty is not False
+            else f.icmp("sle", arguments[name], 0)
         )
     with f.if_(empty):
         f.ret(0)

@@ -31,7 +31,7 @@ DEFAULT_L2_BYTES = 1 << 20
 IMPORTS = ("parallel_for", "parallel_for_capped")
 """Symbols of the thread pool that the module calls."""
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _loaded: dict[tuple[str, VectorTarget], dict[str, int]] = {}
 
 
@@ -127,3 +127,7 @@ def _l2_from_sysfs(file: Path) -> int:
     except OSError:
         return 0
     return int(text[:-1]) << 10 if text.endswith("K") and text[:-1].isdigit() else 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)

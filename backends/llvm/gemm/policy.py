@@ -244,7 +244,7 @@ def _choose_form(f: Function, sizes: Tiling, plan: dict[str, Operand]) -> None:
 
 
 def _choose_tasks(f: Function, sizes: Tiling, plan: dict[str, Operand]) -> None:
-    """Halve the task along rows or columns until there are enough tasks, none of them too small."""
+    """Cut the result into enough tasks for the threads, none of them too small."""
     m, n, batch = plan["m"], plan["n"], plan["batch"]
     per_column = f.mul(plan["k"], f.add(f.mul(m, 2), BANDWIDTH_COST))
     cost = f.mul(f.mul(per_column, n), batch)

@@ -46,7 +46,8 @@ class EdgeMask:
         self._emitter = emitter
         self._integer = INTEGER_OF[sizes.element]
         self._limit = emitter.splat(
-            self._integer, emitter.function.trunc(remaining, "i64", self._integer) if self._integer != "i64" else remaining
+            self._integer,
+            emitter.function.trunc(remaining, "i64", self._integer) if self._integer != "i64" else remaining,
         )
         self._kept = self._compare() if sizes.lane_masks else None
 
@@ -106,9 +107,7 @@ def _emit_panel_kernel(module: ModuleText, sizes: Tiling, rows: int, vectors: in
 class _Tile:
     """Emits the steps of one micro-kernel."""
 
-    def __init__(
-        self, function: Function, emitter: VectorEmitter, sizes: Tiling, rows: int, vectors: int
-    ) -> None:
+    def __init__(self, function: Function, emitter: VectorEmitter, sizes: Tiling, rows: int, vectors: int) -> None:
         self.function = function
         self.emitter = emitter
         self.sizes = sizes
