@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from rlxlang.backends.opencl.c_expr import Emitter, KernelScope, Layout
 from rlxlang.backends.opencl.c_functions import Functions
 from rlxlang.backends.opencl.c_nest import KernelPlan, indent, nest_kernel, split_point
-from rlxlang.backends.opencl.c_types import literal, load_text, register_type, store_text
+from rlxlang.backends.opencl.c_tiles import dot_tile, general_tile, wide_tile
+from rlxlang.backends.opencl.c_types import register_type, store_text
 from rlxlang.kernels import (
     Accumulator,
     Apply,
@@ -25,11 +27,11 @@ from rlxlang.kernels import (
 )
 from rlxlang.types import F32, DimLike, ceil_div, product
 
-_WIDE_ROWS = 8  # rows of the vector tile; with 2 vectors of 16 it fills the registers of AVX-512
-_WIDE_COLUMNS = 32
-_ROWS = 4
-_COLUMNS = 4
-_SUM_BLOCK = 256  # products are summed in blocks, and the blocks' sums then, so that long sums stay exact
+_Shape: TypeAlias = tuple[int, int]
+
+_WIDE: _Shape = (8, 32)  # rows and columns of a tile; 16 vectors of 16 leave AVX-512 enough registers for the operands
+_DOT: _Shape = (4, 4)
+_GENERAL: _Shape = (4, 4)
 
 
 def contract_kernels(
@@ -46,9 +48,8 @@ def contract_kernels(
     scope = KernelScope(layout, functions)
     epilogue = () if combines else step.epilogue
     writes_target = step.keeps_target or combines or not step.epilogue
-    wide = is_cpu and _is_wide(step, layout)
-    rows, columns = (_WIDE_ROWS, _WIDE_COLUMNS) if wide else (_ROWS, _COLUMNS)
-    m, n, k = scope.dim(step.m), scope.dim(step.n), scope.dim(step.k)
+    rows, columns, fill = _tile(step, scope, is_cpu=is_cpu)
+    m, n = scope.dim(step.m), scope.dim(step.n)
     batch = [f"i{a}" for a in range(len(step.batch))]
     lines = [
         f"const long n0 = (long)get_global_id(0) * {columns}, m0 = (long)get_global_id(1) * {rows};",
@@ -59,17 +60,12 @@ def contract_kernels(
         f"const long right = {_start(step.right, batch, scope)};",
         f"{register_type(step.dtype)} tile[{rows * columns}];",
     ]
-    general = _general_tile(step, scope, rows, columns, m, n, k)
-    if wide:
-        lines += [
-            f"if (n0 + {columns} <= {n} && m0 + {rows} <= {m}) {{",
-            *indent(_wide_tile(step, scope, k)),
-            "} else {",
-        ]
-        lines += [*indent(general), "}"]
-    else:
-        lines += general
-    lines += _finish(step, scope, epilogue, batch, rows, columns, m, n, writes_target=writes_target)
+    lines += [
+        f"const int height = (int)min({m} - m0, {rows}L), width = (int)min({n} - n0, {columns}L);",
+        "int shift = 0;",
+        *fill,
+    ]
+    lines += _finish(step, scope, epilogue, batch, columns, m, n, writes_target=writes_target)
     local = (1, 1, 1) if is_cpu else (8, 8, 1)
     head = scope.head()
     source = "\n".join(
@@ -91,10 +87,19 @@ def contract_kernels(
     return [plan, after]
 
 
-def _is_wide(step: Contract, layout: Layout) -> bool:
-    """Whether the vector tile can read its operands: F32 in memory, rows of the right one contiguous."""
-    buffers = layout.program.buffers
-    return step.dtype == F32 and buffers[step.right.buffer].dtype == F32 and step.right.column == 1
+def _tile(step: Contract, scope: KernelScope, *, is_cpu: bool) -> tuple[int, int, list[str]]:
+    """Rows and columns of a tile, and the statements that fill it."""
+    left, right = step.left, step.right
+    vectors = is_cpu and step.dtype == F32 and scope.dtype(right.buffer) == F32
+    if vectors and right.column == 1:
+        rows, columns = _WIDE
+        wide = wide_tile(step, scope, rows, columns)
+        narrow = general_tile(step, scope, rows, columns, narrow=True)
+        enough = f"if ({scope.dim(step.n)} >= {columns}) {{"
+        return rows, columns, [enough, *indent(wide), "} else {", *indent(narrow), "}"]
+    if vectors and right.row == 1 and left.column == 1 and scope.dtype(left.buffer) == F32:
+        return *_DOT, dot_tile(step, scope, *_DOT)
+    return *_GENERAL, general_tile(step, scope, *_GENERAL)
 
 
 def _start(operand: Operand, batch: Sequence[str], scope: KernelScope) -> str:
@@ -104,67 +109,11 @@ def _start(operand: Operand, batch: Sequence[str], scope: KernelScope) -> str:
     return " + ".join(terms)
 
 
-def _element(operand: Operand, position: str, step: Contract, scope: KernelScope) -> str:
-    """The text of an element of an operand in the dtype of the contraction."""
-    dtype = scope.dtype(operand.buffer)
-    text = load_text(scope.pointer(operand.buffer), position, dtype)
-    return scope.functions.convert(f"({text})", dtype, step.dtype)
-
-
-def _wide_tile(step: Contract, scope: KernelScope, k: str) -> list[str]:
-    """A whole tile of 8 rows and 32 columns. Vectors go through pointers: PoCL calls functions for `vload16` and `fma`."""
-    row, column = scope.dim(step.left.row), scope.dim(step.left.column)
-    names = [(r, v) for r in range(_WIDE_ROWS) for v in range(2)]
-    lines = [f"float16 {', '.join(f'c{r}_{v} = 0.0f' for r, v in names)};"]
-    lines.append(f"for (long p = 0; p < {k}; ++p) {{")
-    right = f"{scope.pointer(step.right.buffer)} + right + p * {scope.dim(step.right.row)} + n0"
-    lines += [f"  const float16 y{v} = *(const global rlx_float16*)({right} + {16 * v});" for v in range(2)]
-    for r in range(_WIDE_ROWS):
-        item = _element(step.left, f"left + (m0 + {r}) * {row} + p * {column}", step, scope)
-        lines.append(f"  {{ const float16 x = (float16)({item}); c{r}_0 += x * y0; c{r}_1 += x * y1; }}")
-    lines.append("}")
-    lines += [f"*(rlx_float16*)(tile + {r * _WIDE_COLUMNS + 16 * v}) = c{r}_{v};" for r, v in names]
-    return lines
-
-
-def _general_tile(step: Contract, scope: KernelScope, rows: int, columns: int, m: str, n: str, k: str) -> list[str]:
-    """A tile of any dtype and strides; beyond the edge it repeats the last row or column, which is not stored."""
-    own, zero = register_type(step.dtype), literal(0, step.dtype)
-    row, column = f"min(m0 + r, {m} - 1L)", f"min(n0 + c, {n} - 1L)"
-    left_position = f"left + {row} * {scope.dim(step.left.row)} + p * {scope.dim(step.left.column)}"
-    right_position = f"right + p * {scope.dim(step.right.row)} + {column} * {scope.dim(step.right.column)}"
-    left, right = _element(step.left, left_position, step, scope), _element(step.right, right_position, step, scope)
-    product_ = scope.functions.call("mul", ("x", "y[c]"), step.dtype, step.dtype)
-    total = scope.functions.call("add", (f"part[r * {columns} + c]", f"({product_})"), step.dtype, step.dtype)
-    joined = scope.functions.call("add", ("tile[e]", "part[e]"), step.dtype, step.dtype)
-    if step.dtype.is_float:
-        total = f"part[r * {columns} + c] + x * y[c]"
-    count = rows * columns
-    return [
-        f"for (int e = 0; e < {count}; ++e) tile[e] = {zero};",
-        f"for (long p0 = 0; p0 < {k}; p0 += {_SUM_BLOCK}) {{",
-        f"  {own} part[{count}];",
-        f"  for (int e = 0; e < {count}; ++e) part[e] = {zero};",
-        f"  const long stop = min(p0 + {_SUM_BLOCK}L, {k});",
-        "  for (long p = p0; p < stop; ++p) {",
-        f"    {own} y[{columns}];",
-        f"    for (int c = 0; c < {columns}; ++c) y[c] = {right};",
-        f"    for (int r = 0; r < {rows}; ++r) {{",
-        f"      const {own} x = {left};",
-        f"      for (int c = 0; c < {columns}; ++c) part[r * {columns} + c] = {total};",
-        "    }",
-        "  }",
-        f"  for (int e = 0; e < {count}; ++e) tile[e] = {joined};",
-        "}",
-    ]
-
-
 def _finish(
     step: Contract,
     scope: KernelScope,
     epilogue: Sequence[Store],
     batch: Sequence[str],
-    rows: int,
     columns: int,
     m: str,
     n: str,
@@ -182,10 +131,9 @@ def _finish(
         emitter.lines.append(store_text(scope.pointer(step.target), position, converted, dtype))
     emitter.store_all(epilogue)
     return [
-        f"const int height = (int)min({m} - m0, {rows}L), width = (int)min({n} - n0, {columns}L);",
         "for (int r = 0; r < height; ++r) {",
         "  for (int c = 0; c < width; ++c) {",
-        f"    const {register_type(step.dtype)} value = tile[r * {columns} + c];",
+        f"    const {register_type(step.dtype)} value = tile[r * {columns} + c + shift];",
         "    const long im = m0 + r, in = n0 + c;",
         *(f"    {line}" for line in emitter.lines),
         "  }",

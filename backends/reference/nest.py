@@ -88,7 +88,7 @@ def _prepared(op: str, rows: Array, dtype: DType) -> Array:
     if op in ("argmax", "argmin"):
         return rows
     if op in ("any", "all"):
-        return rows != 0
+        return np.asarray(rows != 0)
     if dtype.is_float and op in ("sum", "prod"):
         return rows.astype(np.float64)
     return rows if rows.dtype == dtype.numpy else cast(rows, dtype)

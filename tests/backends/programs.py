@@ -474,6 +474,19 @@ def matrix_product(rng: np.random.Generator) -> Example:
 
 
 @example
+def transposed_left(rng: np.random.Generator) -> Example:
+    """The left operand transposed, as in the gradient of a weight; more columns than a tile has, and fewer."""
+    p = Maker("transposed_left", "?n", "?m")
+    a, b, c = p.add("input", F32, 9, N), p.add("input", F32, 9, M), p.add("output", F32, N, M)
+    step = Contract("product", (), N, M, 9, Operand(a, 0, (), 1, N), Operand(b, 0, (), M, 1), c, F32)
+    cases = []
+    for n, m in ((11, 33), (3, 10)):
+        x, y = normal(rng, 9, n), normal(rng, 9, m)
+        cases.append(Case({a: x, b: y}, {"?n": n, "?m": m}, [x.T @ y]))
+    return Example(p.program(step), cases, 1e-5, 1e-5)
+
+
+@example
 def fused_epilogue(rng: np.random.Generator) -> Example:
     """Bias and activation on C while it is hot, stored transposed; C itself is not kept."""
     p = Maker("fused_epilogue", "?n", "?m")
