@@ -206,6 +206,7 @@ class NestEmitter:
         """Positions of a flat number."""
         digits: list[Operand] = []
         for size in reversed(sizes[1:]):
+            size = function.umax(size, 1)  # an empty domain must not divide by zero
             digits.append(function.urem(number, size))
             number = function.udiv(number, size)
         return [number, *reversed(digits)]
@@ -309,15 +310,19 @@ class NestEmitter:
     def emit_region(self, name: str) -> str:
         """Emit the function of a contraction's epilogue: `void (ptr ctx, batch, m0, m1, n0, n1)`.
 
-        The domain has the axes (batch …, m, n), none collapsed, and no inner ones.
+        The domain has the axes (batch …, m, n), none collapsed, and no inner ones. The third word of the context is
+        added to the batch number.
         """
         parameters = (("ptr", "ctx"), *(("i64", p) for p in ("batch", "m0", "m1", "n0", "n1")))
         function = Function(self.shared.module, name, parameters, linkage="internal")
         values = self._begin(function, 0)
         *batch, row = self.domain.rows
         extents = [self._extent(values, loop) for loop in batch]
-        for loop_axis, position in zip(batch, self._digits(function, "%batch", extents) if batch else (), strict=True):
-            values.coordinates[loop_axis.axis] = position
+        if batch:
+            first = function.load("i64", function.gep_bytes("%ctx", 16))
+            digits = self._digits(function, function.add(first, "%batch"), extents)
+            for loop_axis, position in zip(batch, digits, strict=True):
+                values.coordinates[loop_axis.axis] = position
         with function.loop("%m0", "%m1") as loop:
             values.coordinates[row.axis] = loop.index
             self._unit(values, "%n0", "%n1")

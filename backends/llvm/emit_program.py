@@ -124,7 +124,7 @@ class ProgramEmitter:
         with function.loop(0, count, 1, [("i32", 0)]) as loop:
             number: Operand = function.sub(last, loop.index) if step.reverse else loop.index
             for window in step.windows:
-                place = function.sub(last, number) if window.reverse else number
+                place: Operand = function.sub(last, loop.index) if window.reverse else loop.index
                 stride = window.stride if isinstance(window.stride, int) else dims[window.stride]
                 offset = function.mul(function.mul(place, stride), self._element_bytes(window.view))
                 base = function.load("ptr", function.gep("ptr", table, window.base))
