@@ -138,7 +138,7 @@ class Partition:
         else:
             group = fitting[0]
             for other in fitting[1:]:
-                if self._mergeable(group, other) and not self._is_outer(group, node, shape):
+                if self._mergeable(group, other):
                     self._merge(group, other)
         outer = self._is_outer(group, node, shape)
         if reduction:
