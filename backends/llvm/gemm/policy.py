@@ -189,16 +189,21 @@ def _merge_batch(f: Function, plan: dict[str, Operand]) -> None:
 
     An epilogue is told the batch index, so products with an epilogue stay apart.
     """
+    # With one row each, the stride from product to product is that from row to row.
+    one_row = f.icmp("eq", plan["m"], 1)
+    a_row = f.select(one_row, plan["a_batch"], plan["a_row"])
+    c_row = f.select(one_row, plan["c_batch"], plan["c_row"])
     conditions = (
         f.icmp("eq", plan["b_batch"], 0),
-        f.icmp("eq", plan["a_batch"], f.mul(plan["m"], plan["a_row"])),
-        f.icmp("eq", plan["c_batch"], f.mul(plan["m"], plan["c_row"])),
+        f.icmp("eq", plan["a_batch"], f.mul(plan["m"], a_row)),
+        f.icmp("eq", plan["c_batch"], f.mul(plan["m"], c_row)),
         f.icmp("eq", plan["epilogue"], "null", "ptr"),
-        f.icmp("sgt", plan["batch"], 1),
     )
-    merge: Operand = True
+    merge = f.icmp("sgt", plan["batch"], 1)
     for condition in conditions:
-        merge = condition if merge is True else f.and_(merge, condition, "i1")
+        merge = f.and_(merge, condition, "i1")
+    plan["a_row"] = f.select(merge, a_row, plan["a_row"])
+    plan["c_row"] = f.select(merge, c_row, plan["c_row"])
     plan["m"] = f.select(merge, f.mul(plan["m"], plan["batch"]), plan["m"])
     plan["batch"] = f.select(merge, 1, plan["batch"])
 

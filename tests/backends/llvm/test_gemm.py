@@ -188,6 +188,10 @@ def test_random_products(rng: np.random.Generator, dtype: str, target: VectorTar
         Case(1, 300, 1, 77, a_transposed=True),
         Case(1, 400, 33, 600, a_transposed=True),  # several blocks of rows
         Case(5, 20, 31, 40, b_shared=True),  # batch merged into the rows
+        Case(5, 1, 31, 40, b_shared=True, padding=3),
+        Case(20, 1, 31, 400, b_shared=True, b_transposed=True),
+        Case(5, 1, 1, 40, b_shared=True),
+        Case(5, 31, 1, 40, a_shared=True),
     ],
     ids=str,
 )
@@ -199,9 +203,12 @@ def test_large_forms(rng: np.random.Generator, dtype: str, target: VectorTarget,
 def test_dense_column(rng: np.random.Generator, dtype: str, target: VectorTarget) -> None:
     """One column whose elements follow one another takes the swapped form; its epilogue sees c's own axes."""
     for a_transposed in (False, True):
-        a = stored(rng, dtype, 2, 150, 90, a_transposed, 0)
         b = stored(rng, dtype, 2, 90, 1, True, 0)
         c = np.full((2, 150, 1), 7, DTYPES[dtype])
+        shared = stored(rng, dtype, 1, 150, 90, a_transposed, 0)
+        Product(dtype, target).run(shared, b, c)
+        np.testing.assert_allclose(c, shared.astype(np.float64) @ b, rtol=0, atol=90 * 9 * np.finfo(c.dtype).eps)
+        a = stored(rng, dtype, 2, 150, 90, a_transposed, 0)
         seen = np.zeros(c.shape, np.int64)
 
         def epilogue(batch: int, m0: int, m1: int, n0: int, n1: int, seen: np.ndarray = seen) -> None:
