@@ -1,0 +1,223 @@
+"""The arithmetic in which every algorithm is written once: over NumPy arrays, and over nodes of a graph.
+
+Operators work on both kinds of values. A Python number takes the dtype of what it meets; axes of size 1 stretch. Both
+forms round after each operation in the same order, so a compiled step follows the host form to the last bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from rlxlang.ir import Builder, Node
+from rlxlang.ops import emit
+
+# An ndarray or a `Traced`.
+Value: TypeAlias = Any
+
+
+class Arithmetic(Protocol):
+    """What is no operator."""
+
+    def sqrt(self, x: Value) -> Value:
+        """The square root."""
+        ...
+
+    def abs(self, x: Value) -> Value:
+        """The magnitude."""
+        ...
+
+    def sign(self, x: Value) -> Value:
+        """-1, 0 or 1."""
+        ...
+
+    def maximum(self, x: Value, y: Value) -> Value:
+        """The larger of two; `y` may be a number."""
+        ...
+
+    def minimum(self, x: Value, y: Value) -> Value:
+        """The smaller of two; `y` may be a number."""
+        ...
+
+    def where_positive(self, condition: Value, x: Value, y: Value) -> Value:
+        """`x` where `condition` is greater than 0, else `y`."""
+        ...
+
+    def sum(self, x: Value, axes: Sequence[int] | None = None) -> Value:
+        """The sum over axes, which stay with size 1; over all axes, which vanish, when left out."""
+        ...
+
+    def matmul(self, x: Value, y: Value) -> Value:
+        """The product of two matrices."""
+        ...
+
+    def transpose(self, x: Value) -> Value:
+        """A matrix with its axes swapped."""
+        ...
+
+    def reshape(self, x: Value, shape: Sequence[int]) -> Value:
+        """The same elements under another shape."""
+        ...
+
+
+class HostArithmetic:
+    """Arithmetic of NumPy arrays."""
+
+    def sqrt(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return np.sqrt(x)
+
+    def abs(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return np.abs(x)
+
+    def sign(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return np.sign(x)
+
+    def maximum(self, x: Value, y: Value) -> Value:
+        """See `Arithmetic`."""
+        return np.maximum(x, y)
+
+    def minimum(self, x: Value, y: Value) -> Value:
+        """See `Arithmetic`."""
+        return np.minimum(x, y)
+
+    def where_positive(self, condition: Value, x: Value, y: Value) -> Value:
+        """See `Arithmetic`."""
+        return np.where(condition > 0, x, y)
+
+    def sum(self, x: Value, axes: Sequence[int] | None = None) -> Value:
+        """See `Arithmetic`."""
+        return np.sum(x) if axes is None else np.sum(x, axis=tuple(axes), keepdims=True)
+
+    def matmul(self, x: Value, y: Value) -> Value:
+        """See `Arithmetic`."""
+        return x @ y
+
+    def transpose(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return x.T
+
+    def reshape(self, x: Value, shape: Sequence[int]) -> Value:
+        """See `Arithmetic`."""
+        return np.reshape(x, tuple(shape))
+
+
+class Traced:
+    """A node with the operators of an array."""
+
+    __slots__ = ("builder", "node")
+
+    def __init__(self, builder: Builder, node: Node) -> None:
+        self.builder, self.node = builder, node
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Dims; those of parameters are numbers."""
+        return tuple(self.node.shape)
+
+    def apply(self, op: str, other: Value, *, swapped: bool = False) -> Traced:
+        """A binary op with a node or a number, stretched to a common shape."""
+        b, own = self.builder, self.node
+        if isinstance(other, Traced):
+            shape = np.broadcast_shapes(self.shape, other.shape)
+            own, operand = emit.broadcast_to(b, own, shape), emit.broadcast_to(b, other.node, shape)
+        else:
+            operand = b.full_like(own, other)
+        pair = (operand, own) if swapped else (own, operand)
+        return Traced(b, b.emit(op, *pair))
+
+    def unary(self, op: str) -> Traced:
+        """An op of one operand."""
+        return Traced(self.builder, self.builder.emit(op, self.node))
+
+    def __add__(self, other: Value) -> Traced:
+        return self.apply("add", other)
+
+    def __radd__(self, other: Value) -> Traced:
+        return self.apply("add", other, swapped=True)
+
+    def __sub__(self, other: Value) -> Traced:
+        return self.apply("sub", other)
+
+    def __rsub__(self, other: Value) -> Traced:
+        return self.apply("sub", other, swapped=True)
+
+    def __mul__(self, other: Value) -> Traced:
+        return self.apply("mul", other)
+
+    def __rmul__(self, other: Value) -> Traced:
+        return self.apply("mul", other, swapped=True)
+
+    def __truediv__(self, other: Value) -> Traced:
+        return self.apply("div", other)
+
+    def __rtruediv__(self, other: Value) -> Traced:
+        return self.apply("div", other, swapped=True)
+
+    def __neg__(self) -> Traced:
+        return self.unary("neg")
+
+
+class GraphArithmetic:
+    """Arithmetic of graph nodes."""
+
+    def sqrt(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return x.unary("sqrt")
+
+    def abs(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return x.unary("abs")
+
+    def sign(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return x.unary("sign")
+
+    def maximum(self, x: Value, y: Value) -> Value:
+        """See `Arithmetic`."""
+        return x.apply("maximum", y)
+
+    def minimum(self, x: Value, y: Value) -> Value:
+        """See `Arithmetic`."""
+        return x.apply("minimum", y)
+
+    def where_positive(self, condition: Value, x: Value, y: Value) -> Value:
+        """See `Arithmetic`."""
+        b = x.builder
+        shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
+        test = condition.apply("gt", 0.0).node
+        parts = [emit.broadcast_to(b, n, shape) for n in (test, x.node, y.node)]
+        return Traced(b, b.emit("select", *parts))
+
+    def sum(self, x: Value, axes: Sequence[int] | None = None) -> Value:
+        """See `Arithmetic`."""
+        b, rank = x.builder, len(x.shape)
+        over = range(rank) if axes is None else [a % rank for a in axes]
+        total = emit.reduce_sum(b, x.node, over)
+        if axes is not None:
+            total = emit.reshape(b, total, emit.with_unit_axes(x.shape, over))
+        return Traced(b, total)
+
+    def matmul(self, x: Value, y: Value) -> Value:
+        """See `Arithmetic`."""
+        return Traced(x.builder, emit.dot(x.builder, x.node, y.node, ((1,), (0,))))
+
+    def transpose(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return Traced(x.builder, emit.transpose(x.builder, x.node, (1, 0)))
+
+    def reshape(self, x: Value, shape: Sequence[int]) -> Value:
+        """See `Arithmetic`."""
+        if -1 in shape:
+            known = -math.prod(shape)
+            shape = tuple(math.prod(x.shape) // known if d == -1 else d for d in shape)
+        return Traced(x.builder, emit.reshape(x.builder, x.node, shape))
+
+
+HOST = HostArithmetic()
+GRAPH = GraphArithmetic()
