@@ -139,7 +139,7 @@ def plan_domain(nest: Nest, *, keep: frozenset[int] = frozenset()) -> Domain:
         # Outer axes are independent, so the vector axis may come last.
         column = next(loop for loop in outer if loop.axis == vector)
         rows = tuple(loop for loop in outer if loop.axis != vector)
-        return Domain(COLUMNS, rows, column, tuple(inner), True)
+        return Domain(COLUMNS, _contiguous_last(nest, rows, vector), column, tuple(inner), True)
     if inner:
         last = inner[-1].axis == vector
         if not last and any(loop.axis == vector for loop in inner) and _order_is_free(nest):
@@ -151,6 +151,15 @@ def plan_domain(nest: Nest, *, keep: frozenset[int] = frozenset()) -> Domain:
         return Domain(COLUMNS, tuple(outer), None, tuple(inner), False)
     # The vector axis has size 1: the last remaining outer axis takes its place.
     return Domain(COLUMNS, tuple(outer[:-1]), outer[-1], tuple(inner), True)
+
+
+def _contiguous_last(nest: Nest, rows: tuple[LoopAxis, ...], vector: int) -> tuple[LoopAxis, ...]:
+    """The outer loops with the one last that is contiguous in an access that strides along the vector axis."""
+    across = [a.index for a in accesses(nest) if a.index.strides[vector] not in (0, 1, -1)]
+    for loop in rows:
+        if any(index.strides[loop.axis] == 1 for index in across):
+            return (*(other for other in rows if other is not loop), loop)
+    return rows
 
 
 def _order_is_free(nest: Nest) -> bool:

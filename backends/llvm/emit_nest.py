@@ -99,6 +99,7 @@ class NestEmitter:
         self.finals = self._plan(Pass((), nest.finals))
         self.weight = max(sum(p.weight for p in self.passes), 1)
         self.copies = self._copies()
+        self.tiled = self._reads_across()
 
     def _plan(self, walked: Pass) -> PassPlan:
         roots = _pass_roots(walked)
@@ -118,10 +119,23 @@ class NestEmitter:
         heaviest = max((p.weight for p in self.passes), default=1)
         reduces = max((len(p.walked.reduces) for p in self.passes), default=0)
         copies = 4 if heaviest <= 12 and reduces <= 4 else 2 if heaviest <= 40 and reduces <= 8 else 1
+        if self.domain.inner and heaviest <= 6 and reduces <= 1:
+            copies = 8  # rows lie pages apart: the more of each is read at a time, the better
         count = self.domain.column.static if self.domain.column else None
         while count is not None and copies > 1 and copies * self.lanes > count:
             copies //= 2
         return copies
+
+    def _reads_across(self) -> bool:
+        """Whether lanes of a map read from rows apart, so that a narrow block of columns should go down all rows.
+
+        The lines that one row touches then serve the following rows too.
+        """
+        axis = self.levels.vector_axis
+        if self.domain.inner or not self.domain.rows or axis < 0 or self.lanes == 1:
+            return False
+        loads = [a for p in self.passes for a in p.accesses]
+        return any(a.index.strides[axis] not in (0, 1, -1) for a in loads)
 
     # -- functions -------------------------------------------------------------------------------------
 
@@ -186,16 +200,18 @@ class NestEmitter:
         extents = [self._extent(values, loop) for loop in self.domain.rows]
         size: Operand = 0 if column is None else self._extent(values, column)
         blocked = column is not None and not self._single_block()
-        digits = [*extents, function.ceil_div(size, self._block())] if blocked else extents
+        blocks = [function.ceil_div(size, self._block())] if blocked else []
+        digits = [*blocks, *extents] if self.tiled else [*extents, *blocks]
         first = self._digits(function, "%lo", digits)
         single = len(digits) == 1
         carried = [] if single else [("i64", d) for d in first]
         with function.loop("%lo", "%hi", 1, carried) as loop:
             current: tuple[Operand, ...] = (loop.index,) if single else loop.carried
-            for axis, position in zip(self.domain.rows, current, strict=False):
+            positions = current[1:] if self.tiled and blocked else current
+            for axis, position in zip(self.domain.rows, positions, strict=False):
                 values.coordinates[axis.axis] = position
             if blocked:
-                start = function.mul(current[-1], self._block())
+                start = function.mul(current[0 if self.tiled else -1], self._block())
                 self._unit(values, start, function.smin(function.add(start, self._block()), size))
             else:
                 self._unit(values, 0, size)
@@ -281,7 +297,7 @@ class NestEmitter:
 
     def _block(self) -> int:
         """Columns per unit."""
-        if self.domain.inner:
+        if self.domain.inner or self.tiled:
             return self.lanes * self.copies
         return COLUMNS_PER_UNIT if self.weight <= 20 else COLUMNS_PER_UNIT // 4
 

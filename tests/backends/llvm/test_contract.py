@@ -45,7 +45,7 @@ def check(made, arrays, sizes=None, *, executable=None, rtol=1e-5, atol=3e-5):
     wanted = REFERENCE.compile(made).run(given, sizes or {})
     found = executable.run(given, sizes or {})
     for got, want in zip(found, wanted, strict=True):
-        assert got.dtype == want.dtype and got.shape == want.shape
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
         if got.dtype.kind == "f":
             np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
         else:

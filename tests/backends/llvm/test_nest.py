@@ -61,7 +61,7 @@ def check(program, arrays, sizes=None, *, rtol=3e-6, atol=1e-6, executable=None,
     wanted = REFERENCE.compile(program).run({k: a.copy() for k, a in given.items()}, sizes or {})
     found = executable.run({k: a.copy() for k, a in given.items()}, sizes or {})
     for got, want in zip(found, wanted, strict=True):
-        assert got.dtype == want.dtype and got.shape == want.shape
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
         if got.dtype.kind in "fV":
             np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=rtol, atol=atol)
         else:
@@ -168,7 +168,7 @@ def test_short_floats_are_moved_without_arithmetic(rng, dtype):
 
 
 @pytest.mark.parametrize("vector", [-1, 0, 1])
-@pytest.mark.parametrize("n, m", [(1, 1), (3, 17), (16, 100), (0, 4), (4, 0)])
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (3, 17), (16, 100), (0, 4), (4, 0)])
 def test_broadcast_transposed_and_strided_loads(rng, n, m, vector):
     total = apply("add", load(0, (m, 1)), apply("mul", load(1, (0, 1)), load(2, (1, 0))))
     total = apply("add", total, apply("sub", load(3, (1, n)), load(4, (2 * m, 2), offset=1)))
