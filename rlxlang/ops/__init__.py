@@ -5,6 +5,21 @@ Importing this package fills `rlxlang.ir.OPS` and `rlxlang.ir.SURFACES`.
 
 from __future__ import annotations
 
-from rlxlang.ops import arithmetic, comparison, contraction, function, indexing, leaf, movement, prefix, reduction
+from rlxlang.ops import (
+    activation,
+    arithmetic,
+    comparison,
+    contraction,
+    function,
+    indexing,
+    leaf,
+    movement,
+    prefix,
+    reduction,
+    surface_arithmetic,
+)
 
-__all__ = ["arithmetic", "comparison", "contraction", "function", "indexing", "leaf", "movement", "prefix", "reduction"]
+__all__ = [
+    "activation", "arithmetic", "comparison", "contraction", "function", "indexing", "leaf", "movement", "prefix", "reduction",
+    "surface_arithmetic",
+]  # fmt: skip
