@@ -16,10 +16,19 @@ from rlxlang.ops import (
     movement,
     prefix,
     reduction,
+    softmax,
+    statistics,
     surface_arithmetic,
+    surface_contraction,
+    surface_indexing,
+    surface_make,
+    surface_reduction,
+    surface_shape,
 )
+from rlxlang.ops.surface_shape import METHODS
 
 __all__ = [
-    "activation", "arithmetic", "comparison", "contraction", "function", "indexing", "leaf", "movement", "prefix", "reduction",
-    "surface_arithmetic",
+    "METHODS", "activation", "arithmetic", "comparison", "contraction", "function", "indexing", "leaf", "movement",
+    "prefix", "reduction", "softmax", "statistics", "surface_arithmetic", "surface_contraction", "surface_indexing",
+    "surface_make", "surface_reduction", "surface_shape",
 ]  # fmt: skip

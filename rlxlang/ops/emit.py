@@ -158,9 +158,9 @@ def restore_axes(b: Builder, x: Node, axes: Iterable[int], shape: Shape) -> Node
 
 
 def reduce(b: Builder, name: str, x: Node, axes: Iterable[int]) -> Node:
-    """The reduction `name` over axes, which vanish; the identity for no axes."""
+    """The reduction `name` over axes, which vanish; floats over no axes stay as they are."""
     over = tuple(sorted(axes))
-    return b.emit(name, x, axes=over) if over else x
+    return b.emit(name, x, axes=over) if over or not x.dtype.is_float else x
 
 
 def reduce_sum(b: Builder, x: Node, axes: Iterable[int]) -> Node:
