@@ -171,6 +171,16 @@ def close(left: np.ndarray, right: np.ndarray, ulps: int) -> np.ndarray:
         return np.asarray(same | (error <= allowed))
 
 
+def test_tanh_reaches_one(backend: OpenClBackend) -> None:
+    p = programs.Maker("saturated")
+    ends = np.array([9.03, 20, -20, np.inf, -np.inf, 400])
+    x, y, a, b = p.add("input", F32, 6), p.add("input", F64, 6), p.add("output", F32, 6), p.add("output", F64, 6)
+    stores = (Store(o, Index(0, (1,)), programs.call("tanh", p.load(i, 1))) for o, i in ((a, x), (b, y)))
+    executable = backend.compile(p.program(programs.one_pass("tanh", (6,), *stores)))
+    for found in executable.run({x: ends.astype(np.float32), y: ends * 3}, {}):
+        assert found.tolist() == [1, 1, -1, 1, -1, 1]
+
+
 def test_sums_of_a_million_rows(backend: OpenClBackend, rng: np.random.Generator) -> None:
     p = programs.Maker("long")
     n = 1_000_000
