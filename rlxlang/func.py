@@ -219,6 +219,19 @@ class Func(TransformMethods, TrainingMethods):
 
         return summary(self)
 
+    def dispatch_report(self, device: Device | str | None = None) -> str:
+        """Which kernel runs which op: a table, then what was decomposed, or what the device cannot run and why.
+
+        Args:
+            device: Where; the fastest device that can run the function when left out.
+
+        Raises:
+            RlxBackendError: E0701 the device is not there.
+        """
+        from rlxlang.dispatch_report import dispatch_report
+
+        return dispatch_report(self.graph, self.traced.fastest() if device is None else Device.parse(device))
+
     def __str__(self) -> str:
         from rlxlang.graph_text import graph_text
 

@@ -226,6 +226,8 @@ def _arguments(init: Initializer, names: tuple[str, ...]) -> dict[str, float]:
         raise RlxTypeError(
             f"`{init.name}` takes at most {len(names)} arguments, {len(positional)} are given", code="E0220"
         )
+    if init.name == "uniform" and len(positional) == 1 and not named and not isinstance(positional[0], str):
+        return {"low": -float(positional[0]), "high": float(positional[0])}  # `uniform(0.1)` is symmetric
     order = ("std",) if init.name in _STDDEV_FIRST and len(positional) == 1 else names
     bound: dict[str, Number] = dict(zip(order, positional, strict=False))
     for key, value in named:

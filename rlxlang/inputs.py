@@ -97,11 +97,11 @@ def _as_array(value: object, dtype: DType, what: str) -> tuple[Array, bool]:
             raise fault("E0812", f"{what}: masked arrays are not accepted", helps=("fill it: `array.filled(0)`",))
         return np.asarray(value), False
     if isinstance(value, _PYTHON_NUMBERS):
-        return _python_array(value, what), True
+        return python_array(value, what), True
     if isinstance(value, np.generic):
         return np.asarray(value), False
     if isinstance(value, (list, tuple)):
-        return _python_array(value, what), _only_python_numbers(value)
+        return python_array(value, what), _only_python_numbers(value)
     try:
         if hasattr(value, "__array__"):
             return np.asarray(value), False
@@ -116,12 +116,17 @@ def _as_array(value: object, dtype: DType, what: str) -> tuple[Array, bool]:
     )
 
 
-def _python_array(value: object, what: str) -> Array:
+def python_array(value: object, what: str) -> Array:
+    """An array of Python numbers, in NumPy's dtype for them.
+
+    Raises:
+        RlxTypeError: E0812 a ragged list, or no numbers.
+    """
     try:
         array = np.asarray(value)
     except (ValueError, OverflowError) as problem:
         raise fault("E0812", f"{what}: the list is ragged or holds no numbers ({problem})") from None
-    if array.dtype.kind not in "biufc" and from_numpy(array.dtype) is None:
+    if array.dtype.kind not in "biufc":
         raise fault("E0812", f"{what}: the list holds no numbers, or numbers beyond 64 bits")
     return array
 

@@ -23,7 +23,7 @@ from rlxlang.diagnostics import (
 from rlxlang.frontend.indexing import EllipsisItem, NewAxisItem, index_tensor
 from rlxlang.frontend.values import ListValue
 from rlxlang.initializers import as_initializer
-from rlxlang.inputs import convert, fault
+from rlxlang.inputs import convert, fault, python_array
 from rlxlang.ir import (
     SURFACES,
     Builder,
@@ -362,9 +362,7 @@ class GraphScope:
                 hint = ("convert it with `.astype(np.float32)`",)
                 warn_all([warning("W0907", "a float64 array makes a constant of dtype F64", helps=hint)], stacklevel=4)
             return self.builder.constant(array)
-        array = np.asarray(value)
-        if array.dtype.kind not in "biufc":
-            raise RlxTypeError(f"a constant is made of numbers, {type(value).__name__} is given", code="E0306")
+        array = python_array(value, "the constant")
         kind = {"b": True, "i": 0, "u": 0, "f": 0.0, "c": 0j}[array.dtype.kind]
         return self.builder.constant(convert(value, weak_dtype(kind), "the constant"))
 

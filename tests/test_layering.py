@@ -29,6 +29,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "rlxlang.compiler",
             "rlxlang.config",
             "rlxlang.device",
+            "rlxlang.dispatch_report",
             "rlxlang.func",
             "rlxlang.func_summary",
             "rlxlang.func_training",
