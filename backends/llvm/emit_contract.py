@@ -42,8 +42,7 @@ def as_nest(shared: ProgramContext, contract: Contract) -> Nest | None:
     static = prod(s for s in sizes if isinstance(s, int)) if all(isinstance(s, int) for s in sizes) else None
     buffers = shared.program.buffers
     uniform = all(
-        buffers[b].dtype == contract.dtype
-        for b in (contract.left.buffer, contract.right.buffer, contract.target)
+        buffers[b].dtype == contract.dtype for b in (contract.left.buffer, contract.right.buffer, contract.target)
     )
     in_driver = contract.dtype in (F32, F64) and uniform and _driver_takes(contract)
     if in_driver and (static is None or static > SMALL_PRODUCT):
@@ -76,14 +75,10 @@ def _nest(shared: ProgramContext, contract: Contract) -> Nest:
     finals += substituted(contract.epilogue, result, extra_axes=1)
     along_k = left.column == 1 and right.row == 1 and (contract.n == 1 or right.column != 1)
     vector = rank + 2 if along_k else rank + 1
-    return Nest(
-        contract.name, outer, (contract.k,), (Pass((total,)),), tuple(finals), vector, contract.ops
-    )
+    return Nest(contract.name, outer, (contract.k,), (Pass((total,)),), tuple(finals), vector, contract.ops)
 
 
-def _operand_value(
-    shared: ProgramContext, operand: Matrix, strides: Sequence[DimLike], contract: Contract
-) -> Expr:
+def _operand_value(shared: ProgramContext, operand: Matrix, strides: Sequence[DimLike], contract: Contract) -> Expr:
     kept = shared.program.buffers[operand.buffer].dtype
     load = Load(operand.buffer, Index(operand.offset, tuple(strides)), kept)
     return load if kept == contract.dtype else Apply("cast", (load,), contract.dtype)
@@ -148,9 +143,7 @@ def emit_contract(shared: ProgramContext, contract: Contract) -> str:
     left, right = contract.left, contract.right
     outer = (*contract.batch, contract.m, contract.n)
     wanted = (*outer, contract.k, left.offset, *left.batch, left.row, left.column)
-    dims = shared.load_dims(
-        function, "%ctx", (*wanted, right.offset, *right.batch, right.row, right.column)
-    )
+    dims = shared.load_dims(function, "%ctx", (*wanted, right.offset, *right.batch, right.row, right.column))
     bases = shared.load_bases(function, "%ctx", (left.buffer, right.buffer, contract.target), dims, 0)
     call = _ProductCall(shared, contract, function, dims, bases, epilogue)
     function.ret(call.emit())
@@ -239,8 +232,7 @@ class _ProductCall:
                 digit, rest = function.urem(rest, count), function.udiv(rest, count)
                 strides = (contract.left.batch[axis], contract.right.batch[axis])
                 moved = [
-                    self._element(p, function.mul(digit, self.size(s)))
-                    for p, s in zip(here, strides, strict=True)
+                    self._element(p, function.mul(digit, self.size(s))) for p, s in zip(here, strides, strict=True)
                 ]
                 here = (moved[0], moved[1])
             first = function.mul(loop.index, inner)
@@ -248,9 +240,7 @@ class _ProductCall:
             loop.next(function.or_(loop.carried[0], status, "i32"))
         return loop.results[0]
 
-    def _call(
-        self, group: tuple[list[DimLike], int] | None, a: str, b: str, c: str, first: Operand
-    ) -> Operand:
+    def _call(self, group: tuple[list[DimLike], int] | None, a: str, b: str, c: str, first: Operand) -> Operand:
         contract, function = self.contract, self.function
         left, right = contract.left, contract.right
         batch: Operand = 1

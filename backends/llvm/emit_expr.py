@@ -87,9 +87,7 @@ def analyse(
     in_columns = form == COLUMNS
     for expr in walk(*roots):
         if isinstance(expr, AxisValue):
-            traits[id(expr)] = Traits(
-                levels.of_axis.get(expr.axis, 0), expr.axis == levels.vector_axis, False, False
-            )
+            traits[id(expr)] = Traits(levels.of_axis.get(expr.axis, 0), expr.axis == levels.vector_axis, False, False)
         elif isinstance(expr, Reduced):
             traits[id(expr)] = Traits(levels.base, in_columns, True, False)
         elif isinstance(expr, Running):

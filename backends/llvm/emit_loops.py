@@ -16,10 +16,11 @@ LEAST_TASK_COST = 64_000
 
 TASKS_PER_THREAD = 8
 
+SHORT_LOOP = 512
+"""Elements up to which the size of the code counts for more than its speed."""
 
-def for_lanes(
-    values: Evaluator, start: Operand, stop: Operand, copies: int, body: Callable[[Operand], None]
-) -> None:
+
+def for_lanes(values: Evaluator, start: Operand, stop: Operand, copies: int, body: Callable[[Operand], None]) -> None:
     """A loop in lanes without carried values: unrolled copies without masks, then masked lanes for the rest."""
     function, lanes = values.function, values.v.lanes
     main, rest = split_range(values, start, stop, copies)
@@ -42,15 +43,26 @@ def split_range(values: Evaluator, start: Operand, stop: Operand, copies: int) -
     """Where the unmasked part of a range ends (None: there is none), and whether anything is left after it."""
     function, step = values.function, values.v.lanes * copies
     length = function.sub(stop, start)
+    masks_are_cheap = values.v.target.width_bits >= 512
     if isinstance(length, int):
         whole = length - length % step
+        if copies == 1 and whole != length and masks_are_cheap:
+            return None, True
         return (function.add(start, whole) if whole else None), whole != length
     if step == 1:
         return stop, False
-    masks_are_cheap = values.v.target.width_bits >= 512
     if copies == 1 and masks_are_cheap:
         return None, True
     return function.add(start, function.and_(length, -step)), True
+
+
+def unrolling(copies: int, lanes: int, count: int | None) -> int:
+    """Copies for a loop over `count` elements (None: unknown): short loops that do not come out even stay small."""
+    if count is None:
+        return copies
+    while copies > 1 and copies * lanes > count:
+        copies //= 2
+    return copies if count % (copies * lanes) == 0 or count > SHORT_LOOP else 1
 
 
 def run_units(shared: ProgramContext, function: Function, task: str, units: Operand, cost_each: Operand) -> None:

@@ -65,7 +65,9 @@ class Memory:
     def _prefix(self, index: Index, level: int) -> object:
         """What distinguishes the addresses of two indices at a level."""
         levels = self.values.levels.of_axis
-        strides = tuple((a, index.strides[a]) for a, of_axis in levels.items() if of_axis <= level and index.strides[a] != 0)
+        strides = tuple(
+            (a, index.strides[a]) for a, of_axis in levels.items() if of_axis <= level and index.strides[a] != 0
+        )
         traits = self.values.traits
         gathered = tuple(
             g for g in index.gathered if traits[id(g.value)].level <= level and not traits[id(g.value)].vector

@@ -10,7 +10,7 @@ from rlxlang.backends.llvm.emit_apply import cost, element
 from rlxlang.backends.llvm.emit_context import ProgramContext
 from rlxlang.backends.llvm.emit_domain import COLUMNS, ROWS, Domain, LoopAxis, accesses, plan_domain, store_roots
 from rlxlang.backends.llvm.emit_expr import Evaluator, Traits, analyse, loop_levels
-from rlxlang.backends.llvm.emit_loops import for_lanes, run_units
+from rlxlang.backends.llvm.emit_loops import for_lanes, run_units, unrolling
 from rlxlang.backends.llvm.emit_pass import PassEmitter
 from rlxlang.backends.llvm.text import Function, Operand
 from rlxlang.backends.llvm.vector import BITS, VectorEmitter
@@ -121,10 +121,7 @@ class NestEmitter:
         copies = 4 if heaviest <= 12 and reduces <= 4 else 2 if heaviest <= 40 and reduces <= 8 else 1
         if self.domain.inner and heaviest <= 6 and reduces <= 1:
             copies = 8  # rows lie pages apart: the more of each is read at a time, the better
-        count = self.domain.column.static if self.domain.column else None
-        while count is not None and copies > 1 and copies * self.lanes > count:
-            copies //= 2
-        return copies
+        return unrolling(copies, self.lanes, self.domain.column.static if self.domain.column else None)
 
     def _reads_across(self) -> bool:
         """Whether lanes of a map read from rows apart, so that a narrow block of columns should go down all rows.

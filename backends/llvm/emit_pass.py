@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from rlxlang.backends.llvm.emit_domain import ROWS, LoopAxis
 from rlxlang.backends.llvm.emit_expr import Evaluator
-from rlxlang.backends.llvm.emit_loops import split_range
-from rlxlang.backends.llvm.emit_reduce import BLOCK_STEPS, Reducer
+from rlxlang.backends.llvm.emit_loops import split_range, unrolling
+from rlxlang.backends.llvm.emit_reduce import COLUMN_BLOCK_STEPS, ROW_BLOCK_STEPS, Reducer
 from rlxlang.backends.llvm.text import Operand, operand_text
 from rlxlang.backends.llvm.vector import VectorEmitter
 
@@ -38,12 +38,12 @@ class PassEmitter:
         self.prefix = any(r.prefix for r in plan.walked.reduces)
         self.lanes = 1 if self.in_rows and self.prefix else nest.lanes
         steps = nest.domain.inner_steps()
-        per_step = self.lanes * self._row_copies() if self.in_rows else 1
-        blocked = steps is None or steps > BLOCK_STEPS * per_step
+        self.block = COLUMN_BLOCK_STEPS
+        if self.in_rows:
+            self.block = ROW_BLOCK_STEPS * self.lanes * self._row_copies()
+        blocked = steps is None or steps > self.block
         narrow = steps is not None and steps < 1 << 31
-        self.reducers = [
-            Reducer(r, blocked=blocked, position="i32" if narrow else "i64") for r in plan.walked.reduces
-        ]
+        self.reducers = [Reducer(r, blocked=blocked, position="i32" if narrow else "i64") for r in plan.walked.reduces]
         self.any_blocked = any(r.blocked for r in self.reducers)
 
     def emit(self) -> None:
@@ -68,10 +68,7 @@ class PassEmitter:
             return 1
         weight, reduces = self.plan.weight, len(self.plan.walked.reduces)
         copies = 4 if weight <= 14 and reduces <= 4 else 2 if weight <= 48 and reduces <= 8 else 1
-        count = self.inner[-1].static
-        while count is not None and copies > 1 and copies * self.lanes > count:
-            copies //= 2
-        return copies
+        return unrolling(copies, self.lanes, self.inner[-1].static)
 
     def _folded_copies(self, reducer: Reducer) -> int:
         """Copies of what is carried from block to block: the row form merges its copies in every block."""
@@ -133,7 +130,7 @@ class PassEmitter:
         """The innermost loop, in blocks when sums are folded."""
         if not self.any_blocked:
             return self._run(loop_axis, 0, extent, state, first)
-        size = BLOCK_STEPS * self.lanes * self.values.copies if self.in_rows else BLOCK_STEPS
+        size = self.block
         if isinstance(extent, int) and extent <= size:
             return self._fold_into(state, lambda block: self._run(loop_axis, 0, extent, block, first))
         with self.function.loop(0, extent, size, self._typed(state, folded=True)) as loop:

@@ -11,8 +11,9 @@ from rlxlang.backends.llvm.vector import VectorEmitter, is_float
 from rlxlang.kernels import Reduce
 from rlxlang.types import BOOL, DType
 
-BLOCK_STEPS = 64
-"""Additions that a float lane takes before it is folded into a double lane."""
+ROW_BLOCK_STEPS = 32
+COLUMN_BLOCK_STEPS = 16
+"""Additions that a float lane takes before it is folded into a double lane; rows add up many lanes besides."""
 
 
 def _extremum_start(dtype: DType, largest: bool) -> int | float:
@@ -191,7 +192,6 @@ class Reducer:
 
     def _first_of_lanes(self, v: VectorEmitter, s: VectorEmitter, state: list[str]) -> list[str]:
         parts = [
-            [v.extract(self.elem, state[0], lane), v.extract(self.position, state[1], lane)]
-            for lane in range(v.lanes)
+            [v.extract(self.elem, state[0], lane), v.extract(self.position, state[1], lane)] for lane in range(v.lanes)
         ]
         return self.merge_all(s, parts)

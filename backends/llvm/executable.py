@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -15,7 +17,7 @@ from rlxlang.backends.llvm.dispatch import ArraySpec, CallBusyError, FixedOutput
 from rlxlang.backends.llvm.emit_program import ENTRY
 from rlxlang.backends.llvm.jit import Loaded
 from rlxlang.diagnostics.errors import RlxRuntimeError
-from rlxlang.kernels import Contract, Program
+from rlxlang.kernels import Contract, Loop, Program
 from rlxlang.types import DimProblem, evaluate
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -24,6 +26,9 @@ Result: TypeAlias = Literal["none", "array", "tuple", "float"]
 ALIGNMENT = 64
 GIL_WORK = 100_000
 """Elements touched (or a tenth of the multiply-adds) from which on a call gives up the GIL."""
+
+LOOP_WORK = 1000
+"""The same for one step of a loop."""
 
 _MOST_PLANS = 64
 
@@ -103,9 +108,7 @@ class LlvmExecutable:
         program = self._own
         dims = np.array([*dim_values(program, sizes), 0], np.int64)
         shapes = {b.id: tuple(evaluate(d, sizes) for d in b.shape) for b in program.buffers if b.kind != "view"}
-        offsets = [
-            (b.id, evaluate(b.offset, sizes)) for b in program.buffers if b.kind in ("temp", "private")
-        ]
+        offsets = [(b.id, evaluate(b.offset, sizes)) for b in program.buffers if b.kind in ("temp", "private")]
         work = sum(prod(shape) for shape in shapes.values())
         for step in program.walk():
             if isinstance(step, Contract):
@@ -113,6 +116,8 @@ class LlvmExecutable:
                     work += prod(evaluate(d, sizes) for d in (*step.batch, step.m, step.n, step.k)) // 10
                 except DimProblem:
                     work += GIL_WORK
+            elif isinstance(step, Loop):
+                work += evaluate(step.count, sizes) * LOOP_WORK
         return SizePlan(dims, shapes, evaluate(program.arena, sizes), tuple(offsets), work >= GIL_WORK)
 
     # -- memory ----------------------------------------------------------------------------------------
@@ -159,9 +164,7 @@ class LlvmExecutable:
         return [outputs[number] for number in self._own.outputs]
 
     def _make_outputs(self, plan: SizePlan) -> dict[int, Array]:
-        return {
-            b.id: np.empty(plan.shapes[b.id], b.dtype.numpy) for b in self._own.buffers if b.kind == "output"
-        }
+        return {b.id: np.empty(plan.shapes[b.id], b.dtype.numpy) for b in self._own.buffers if b.kind == "output"}
 
     def bind(
         self,
@@ -199,20 +202,26 @@ class BoundCall:
         self._result = result
         own = executable._own
         self._inputs = [b.id for b in own.buffers if b.kind == "input"]
+        self._dtypes = [own.buffers[number].dtype.numpy for number in self._inputs]
         self._has_state = result == "float" or any(b.kind == "state" for b in own.buffers)
-        self._known: dict[tuple[tuple[int, ...], ...], SizePlan] = {}
         self._arena = aligned_bytes(0)
         self._lock = threading.RLock()
         self._native = NativeCall(executable._entry, self._slow, name, owners=(executable,))
         self.function = self._native.function
+        _bound.add(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork, no other thread holds the lock any more."""
+        self._lock = threading.RLock()
 
     def _slow(self, *args: object) -> object:
-        arrays, sizes = self._prepare(args)
-        shapes = tuple(a.shape for a in arrays)
+        given, sizes = self._prepare(args)
+        # The call path compares dtype objects, of which NumPy may have several that are equal.
+        arrays = [np.asarray(a).view(d) for a, d in zip(given, self._dtypes, strict=True)]
         plan = self._executable.plan(sizes)
         with self._lock:
-            if shapes not in self._known:
-                self._record(shapes, plan, arrays)
+            if self._native._find(arrays) is None:
+                self._record(plan, arrays)
         while True:
             try:
                 return self._native.run_recorded(arrays)
@@ -221,15 +230,13 @@ class BoundCall:
                     return self._run_beside(arrays, plan)
                 threading.Event().wait(0.0001)
 
-    def _record(self, shapes: tuple[tuple[int, ...], ...], plan: SizePlan, arrays: Sequence[Array]) -> None:
-        if len(self._known) >= 8:
-            self._known.clear()
+    def _record(self, plan: SizePlan, arrays: Sequence[Array]) -> None:
         executable = self._executable
         own = executable._own
         if self._arena.size < plan.arena + ALIGNMENT:
             self._arena = aligned_bytes(plan.arena)
         table = self._bound_table(plan, self._arena)
-        inputs = [ArraySpec(own.buffers[n].dtype.numpy, s) for n, s in zip(self._inputs, shapes, strict=True)]
+        inputs = [ArraySpec(a.dtype, a.shape) for a in arrays]
         outputs: list[ArraySpec | FixedOutput] = []
         for number in own.outputs:
             dtype, shape = own.buffers[number].dtype.numpy, plan.shapes[number]
@@ -246,7 +253,6 @@ class BoundCall:
             result=self._result,
             owners=(self._arena, *self._fixed.values()),
         )
-        self._known[shapes] = plan
 
     def _bound_table(self, plan: SizePlan, arena: Array) -> Array:
         table = self._executable._table(plan, arena)
@@ -261,3 +267,15 @@ class BoundCall:
             return self._native.run_with(arrays, self._bound_table(plan, arena))
         finally:
             self._executable._give_arena(arena)
+
+
+_bound: weakref.WeakSet[BoundCall] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for call in list(_bound):
+        call.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

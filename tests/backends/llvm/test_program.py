@@ -51,7 +51,9 @@ def scale_program(shape, *, kind="input", factor=3.0):
     """y = factor · x over one axis, through a temporary."""
     n = shape[0]
     x, half = Load(0, Index(0, (1,)), F32), Load(1, Index(0, (1,)), F32)
-    first = Nest("first", (n,), (), (Pass((), (Store(1, Index(0, (1,)), Apply("mul", (x, Const(factor, F32)), F32)),)),), (), 0)
+    first = Nest(
+        "first", (n,), (), (Pass((), (Store(1, Index(0, (1,)), Apply("mul", (x, Const(factor, F32)), F32)),)),), (), 0
+    )
     second = Nest("second", (n,), (), (Pass((), (Store(2, Index(0, (1,)), Apply("add", (half, x), F32)),)),), (), 0)
     buffers = (Buffer(0, kind, F32, shape, "x"), Buffer(1, "temp", F32, shape), Buffer(2, "output", F32, shape, "y"))
     axes = ("?n",) if isinstance(n, Dim) else ()
