@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from rlxlang.diagnostics import RlxValueError
@@ -201,6 +202,6 @@ def _require_boundaries(schedule: str, what: str, parts: Sequence[Any], boundari
     steps = tuple(_require_count(schedule, "boundaries", b, least=1) for b in boundaries)
     if len(parts) != len(steps) + 1:
         raise RlxValueError(f"`{schedule}`: {len(parts)} {what} need {len(parts) - 1} boundaries, {len(steps)} are given")
-    if any(a >= b for a, b in zip(steps, steps[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(steps)):
         raise RlxValueError(f"`{schedule}`: boundaries increase, {list(steps)} are given")
     return steps

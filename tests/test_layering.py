@@ -43,6 +43,8 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "rlxlang.scope",
             "rlxlang.trainer",
             "rlxlang.trainer_fit",
+            "rlxlang.trainer_host",
+            "rlxlang.trainer_progress",
             "rlxlang.trainer_step",
         ),
     ),

@@ -1,0 +1,286 @@
+"""`Trainer`: parameters and optimizer state that stay in place, and a step that is one compiled call."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from rlxlang.checkpoint import read_tensors, write_tensors
+from rlxlang.device import Device
+from rlxlang.diagnostics import RlxRuntimeError, RlxTypeError, RlxValueError
+from rlxlang.resident import aligned_copy
+from rlxlang.trainer_step import Scalars, build_step, compile_step
+
+if TYPE_CHECKING:
+    from rlxlang.func import Func
+    from rlxlang.func_training import Schedule
+    from rlxlang.trainer_fit import Data, EpochRecord, History
+    from rlxlang.trainer_host import HostStep
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Inputs: TypeAlias = "Mapping[str, object] | Iterable[tuple[str, object]] | None"
+
+_FORMAT = "rlxlang-trainer"
+
+
+class Trainer:
+    """Trains the float parameters of a function.
+
+    Parameters and optimizer state are resident and updated in place; `step` runs forward, backward, clipping and update as
+    one compiled call. An optimizer that is a Python subclass with its own `step`, a quantizer, and accumulation run the
+    gradients compiled and the update in Python.
+
+    Args:
+        func: The function; its parameters must be bound. It is not changed.
+        opt: The optimizer. Its state is that of the training run.
+        schedule: The learning rate by step, from 0; that of the optimizer when left out.
+        max_grad_norm: Greatest norm of all gradients together; None or 0 clips nothing.
+        quant: `quant(w)` or `quant(name, shape, w)`, under which the gradients are computed; the update is applied to the exact
+            parameters (straight through).
+        device: Where to run; the fastest device that can, when left out.
+        accumulate: Calls of `step` whose gradients make one update, each weighed by its number of rows.
+
+    Attributes:
+        device: Where the step runs.
+        is_compiled: Whether the update is part of the compiled call.
+        step_count: Number of updates so far.
+        epoch: Number of finished epochs of `fit`.
+        batch: Batches done of the epoch that is running.
+
+    Raises:
+        RlxRuntimeError: E0809 a parameter is not bound.
+        RlxTransformError: E0503 the loss is not one element.
+        RlxBackendError: The device is not there or cannot run the step.
+    """
+
+    def __init__(
+        self,
+        func: Func,
+        opt: Any,
+        schedule: Schedule | None = None,
+        max_grad_norm: float | None = None,
+        quant: Callable[..., Any] | None = None,
+        device: Device | str | None = None,
+        accumulate: int = 1,
+    ) -> None:
+        if not callable(getattr(opt, "step_batch", None)):
+            raise RlxTypeError(
+                f"a trainer needs an optimizer, {type(opt).__name__} is given",
+                helps=("use one of rlx.optim, or a subclass of rlx.optim.Optimizer",),
+            )
+        limit = 0.0 if max_grad_norm is None else float(max_grad_norm)
+        if math.isnan(limit):
+            raise RlxValueError("`max_grad_norm` is NaN")
+        if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
+            raise RlxValueError(f"`accumulate` is a number of calls, at least 1; {accumulate!r} is given")
+        func.traced.signature.require_params(func.bindings)
+        self._func = func
+        self.opt, self.schedule, self.max_grad_norm = opt, schedule, limit
+        self.step_count = self.epoch = self.batch = 0
+        self._names = func.trainable_names()
+        trained = set(self._names)
+        self._params = {n: aligned_copy(a) if n in trained else a for n, a in func.bindings.items()}
+        self._scalars: tuple[Scalars, ...] = ()
+        self._host: HostStep | None = None
+        self.is_compiled = bool(getattr(opt, "is_traceable", False)) and quant is None and accumulate == 1
+        wanted = None if device is None else Device.parse(device)
+        self._call: Callable[..., float]
+        if self.is_compiled:
+            step = build_step(func.graph, self._params, self._names, opt, limit)
+            self._scalars = step.scalars
+            self._call, self.device = compile_step(step, wanted, f"{func.name}.step")
+        else:
+            from rlxlang.trainer_host import HostStep
+
+            host = HostStep(func, self._params, self._names, opt, limit, quant, wanted, accumulate)
+            self._call, self.device = host.call, host.device
+            self._host = host
+        self._feeds = func.traced.signature.feed_names
+
+    # ----------------------------------------------------------------------------------------- steps
+
+    def step(self, inputs: Inputs = None, /, **named: object) -> float:
+        """One step: forward, backward, clipping and update.
+
+        Args:
+            inputs: Arrays by name; names that are no Python words go here.
+            named: Arrays by keyword.
+
+        Returns:
+            The loss before the update.
+
+        Raises:
+            RlxError: As `Func.run`; parameters and state are then unchanged.
+        """
+        if inputs is None and len(named) == len(self._feeds):
+            try:
+                values = tuple([named[name] for name in self._feeds])
+            except KeyError:
+                values = self._func.traced.signature.by_position(None, named)
+        else:
+            values = self._func.traced.signature.by_position(inputs, named)
+        return self._step(values)
+
+    def _step(self, values: tuple[object, ...]) -> float:
+        opt = self.opt
+        if self.schedule is not None:
+            opt.set_lr(self.schedule.lr_at(self.step_count))
+        if self._host is not None:
+            loss = self._call(*values)
+            self.step_count += self._host.is_complete
+            return loss
+        for scalars in self._scalars:
+            scalars.write(opt.hyper_values(opt.steps_of(scalars.leader) + 1))
+        loss = self._call(*values)
+        opt.advance(self._names)
+        self.step_count += 1
+        return loss
+
+    def func(self) -> Func:
+        """A function with a copy of the present parameters."""
+        copies = {name: np.array(self._params[name], order="C") for name in self._names}
+        for copy in copies.values():
+            copy.flags.writeable = False
+        return self._func._rebound(copies)
+
+    def _trained(self) -> dict[str, Array]:
+        """The resident arrays of the trained parameters."""
+        return {name: self._params[name] for name in self._names}
+
+    def param(self, name: str) -> Array:
+        """A copy of a present parameter.
+
+        Raises:
+            RlxNameError: There is none of that name.
+        """
+        self._func.param_binding(name)
+        return np.array(self._params[name])
+
+    # ----------------------------------------------------------------------------------------- many steps
+
+    def fit(
+        self,
+        data: Data,
+        epochs: int = 1,
+        batch_size: int | None = None,
+        *,
+        val: Data | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        patience: int | None = None,
+        callbacks: Sequence[Callable[[Trainer, EpochRecord], object]] = (),
+        progress: bool | None = None,
+    ) -> History:
+        """Train for some epochs; see `rlxlang.trainer_fit.fit`."""
+        from rlxlang.trainer_fit import fit
+
+        return fit(
+            self,
+            data,
+            epochs,
+            batch_size,
+            val=val,
+            shuffle=shuffle,
+            seed=seed,
+            patience=patience,
+            callbacks=callbacks,
+            progress=progress,
+        )
+
+    def evaluate(self, data: Data, batch_size: int | None = None) -> dict[str, float]:
+        """Mean loss over data with the present parameters, and the accuracy of a classifier; see `rlxlang.trainer_fit.evaluate`."""
+        from rlxlang.trainer_fit import evaluate
+
+        return evaluate(self.forward, self._func, data, batch_size)
+
+    def forward(self, values: tuple[object, ...]) -> list[Array]:
+        """All outputs of the function for its inputs by position, with the present parameters."""
+        signature = self._func.traced.signature
+        feeds, sizes = signature.prepare(values, self._params)
+        return self._func.traced.compiled(self.device).run(feeds, self._params, sizes)
+
+    # ----------------------------------------------------------------------------------------- checkpoints
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write parameters, optimizer state and position to one file, from which `resume` continues bit for bit.
+
+        Raises:
+            RlxRuntimeError: The file cannot be written, or gradients are being accumulated.
+            RlxValueError: The optimizer cannot save its state.
+        """
+        state = self.opt.state_dict()
+        if state is None:
+            raise RlxValueError(
+                f"the optimizer {type(self.opt).__name__} has no `state_dict`, so a run cannot be resumed",
+                helps=("save the weights alone: `rlxlang.checkpoint.save_weights(trainer.func(), path)`",),
+            )
+        if self._host_is_waiting():
+            raise RlxRuntimeError("a checkpoint in the middle of an accumulation would lose gradients")
+        tensors = {f"param/{name}": array for name, array in self._params.items()}
+        tensors |= {f"state/{name}": array for name, array in state["buffers"].items()}
+        position = {
+            "step": self.step_count,
+            "epoch": self.epoch,
+            "batch": self.batch,
+            "lr": getattr(self.opt, "lr", None),
+        }
+        optimizer = {"algorithm": state["algorithm"], "step": int(state["step"])}
+        write_tensors(
+            path,
+            tensors,
+            {
+                "format": _FORMAT,
+                "graph": self._func.name,
+                "position": json.dumps(position),
+                "optimizer": json.dumps(optimizer),
+            },
+        )
+
+    def _host_is_waiting(self) -> bool:
+        return self._host is not None and not self._host.is_complete
+
+    @classmethod
+    def resume(cls, path: str | os.PathLike[str], func: Func, opt: Any, **options: Any) -> Trainer:
+        """A trainer that continues where `save` left off.
+
+        Args:
+            path: The file.
+            func: The same function; its parameters need not be bound.
+            opt: An optimizer of the same kind and settings; its state is replaced.
+            options: Those of `Trainer`: `schedule`, `max_grad_norm` and so forth.
+
+        Raises:
+            RlxRuntimeError: The file cannot be read.
+            RlxValueError: It is no checkpoint of a trainer, or of another optimizer.
+            RlxNameError: Its parameters are not those of `func`.
+        """
+        from rlxlang.checkpoint import load_weights
+
+        tensors, metadata = read_tensors(path)
+        try:
+            position, optimizer = json.loads(metadata["position"]), json.loads(metadata["optimizer"])
+        except (KeyError, ValueError):
+            raise RlxValueError(
+                f"`{os.fspath(path)}` is no checkpoint of a trainer",
+                helps=("for weights alone: `rlxlang.checkpoint.load_weights(func, path)`",),
+            ) from None
+        bound = load_weights(func, path)
+        buffers = {n.removeprefix("state/"): a for n, a in tensors.items() if n.startswith("state/")}
+        if not opt.load_state_dict({**optimizer, "buffers": buffers}):
+            raise RlxValueError(
+                f"the checkpoint is one of the optimizer {optimizer['algorithm']}, which {type(opt).__name__} does not take over"
+            )
+        if position["lr"] is not None:
+            opt.set_lr(position["lr"])
+        trainer = cls(bound, opt, **options)
+        trainer.step_count, trainer.epoch, trainer.batch = position["step"], position["epoch"], position["batch"]
+        return trainer
+
+    def __repr__(self) -> str:
+        how = "compiled" if self.is_compiled else "update in Python"
+        return f"<Trainer {self._func.name} with {type(self.opt).__name__} on {self.device}, {how}, step {self.step_count}>"

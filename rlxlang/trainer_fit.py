@@ -1,0 +1,316 @@
+"""Many training steps: batches of arrays, epochs, evaluation, early stopping."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from rlxlang.diagnostics import RlxShapeError, RlxTypeError, RlxValueError
+from rlxlang.inputs import check_names, fault
+from rlxlang.ir import Graph, GraphInput
+from rlxlang.types import Dim
+
+if TYPE_CHECKING:
+    from rlxlang.func import Func
+    from rlxlang.trainer import Trainer
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Batch: TypeAlias = "Mapping[str, object]"
+# Whole arrays by name, which are cut into batches, or the batches themselves.
+Data: TypeAlias = "Mapping[str, object] | Iterable[Batch]"
+
+DEFAULT_BATCH_SIZE = 32
+EVALUATION_BATCH_SIZE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """What an epoch brought.
+
+    Attributes:
+        epoch: Its number, from 1.
+        loss: Mean training loss, each batch weighed by its rows.
+        seconds: How long it took, evaluation included.
+        lr: Learning rate of its last step, or None when the optimizer has none.
+        val: `{"loss": …}`, with `"accuracy"` for classifiers; empty without validation data.
+    """
+
+    epoch: int
+    loss: float
+    seconds: float
+    lr: float | None
+    val: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All epochs of a run, and whether it ended early."""
+
+    epochs: tuple[EpochRecord, ...]
+    stopped_early: bool = False
+
+    @property
+    def losses(self) -> list[float]:
+        """The training loss of each epoch."""
+        return [e.loss for e in self.epochs]
+
+    @property
+    def val_losses(self) -> list[float]:
+        """The validation loss of each epoch that has one."""
+        return [e.val["loss"] for e in self.epochs if e.val]
+
+
+# --------------------------------------------------------------------------------------------- batches
+
+
+class ArrayData:
+    """Whole arrays, cut into batches along the batch axis.
+
+    The batch axis is the first axis of the first input; inputs that begin with it are cut, others go whole into each batch.
+
+    Args:
+        graph: The function's graph.
+        arrays: Arrays of all inputs by name.
+        batch_size: Rows of a batch. Where the graph fixes the number of rows it is that number.
+
+    Raises:
+        RlxNameError: E0807 an unknown input. RlxRuntimeError: E0803 a missing one.
+        RlxShapeError: Inputs differ in their number of rows.
+    """
+
+    def __init__(self, graph: Graph, arrays: Mapping[str, object], batch_size: int) -> None:
+        feeds = graph.feeds
+        names = [e.name for e in feeds]
+        check_names(arrays, names, "input", graph.name)
+        missing = [n for n in names if n not in arrays]
+        if missing:
+            listed = ", ".join(f"`{n}`" for n in missing)
+            raise fault("E0803", f"the data of `{graph.name}` lack {listed}", notes=(f"they hold {', '.join(arrays)}",))
+        self._arrays = [np.asarray(arrays[n]) for n in names]
+        self._names = names
+        self._is_cut, fixed = _cut_inputs(feeds, self._arrays)
+        counts = {n: a.shape[0] for n, a, cut in zip(names, self._arrays, self._is_cut, strict=True) if cut}
+        if len(set(counts.values())) > 1:
+            listed = ", ".join(f"`{n}` has {count}" for n, count in counts.items())
+            raise RlxShapeError(f"the data differ in their number of rows: {listed}")
+        self.rows = next(iter(counts.values()), 1)
+        self.batch_size = fixed or min(_checked_size(batch_size), max(self.rows, 1))
+        # A fixed number of rows leaves no room for a smaller last batch.
+        self.count = self.rows // fixed if fixed else -(-self.rows // self.batch_size)
+        if self.count == 0:
+            raise RlxShapeError(f"the data have {self.rows} rows, a batch needs {self.batch_size}")
+
+    def batches(self, order: Array | None = None) -> Iterator[tuple[tuple[object, ...], int]]:
+        """The inputs of each batch by position, and its number of rows.
+
+        Args:
+            order: The rows in the order in which to take them; as they are when left out.
+        """
+        for k in range(self.count):
+            start, stop = k * self.batch_size, min((k + 1) * self.batch_size, self.rows)
+            rows: Any = slice(start, stop) if order is None else order[start:stop]
+            pairs = zip(self._arrays, self._is_cut, strict=True)
+            yield tuple(a[rows] if cut else a for a, cut in pairs), stop - start
+
+
+def _cut_inputs(feeds: Sequence[GraphInput], arrays: Sequence[Array]) -> tuple[list[bool], int]:
+    """Which inputs are cut into batches, and the number of rows if the graph fixes it, else 0."""
+    leading = [e.node.shape[0] if e.node.shape else None for e in feeds]
+    axis = next((d for d in leading if d is not None), None)
+    if isinstance(axis, Dim):
+        return [d == axis for d in leading], 0
+    cut = [d == axis and a.ndim > 0 and a.shape[0] != d for d, a in zip(leading, arrays, strict=True)]
+    return cut, axis or 1
+
+
+def _checked_size(batch_size: int) -> int:
+    if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
+        raise RlxValueError(f"`batch_size` is a number of rows, at least 1; {batch_size!r} is given")
+    return int(batch_size)
+
+
+class BatchData:
+    """Batches made by somebody else; they are walked through once per epoch."""
+
+    def __init__(self, func: Func, batches: Iterable[Batch]) -> None:
+        if not isinstance(batches, Iterable):
+            raise RlxTypeError(
+                f"training data are arrays by name or batches of such, {type(batches).__name__} is given"
+            )
+        self._signature = func.traced.signature
+        self._batches = batches
+        self.count = len(batches) if isinstance(batches, Sequence) else None
+
+    def batches(self, order: Array | None = None) -> Iterator[tuple[tuple[object, ...], int]]:
+        """The inputs of each batch by position, and its number of rows."""
+        for batch in self._batches:
+            values = self._signature.by_position(batch, {})
+            yield values, next((len(v) for v in map(np.asarray, values) if v.ndim), 1)
+
+
+def _source(func: Func, data: Data, batch_size: int) -> ArrayData | BatchData:
+    return ArrayData(func.graph, data, batch_size) if isinstance(data, Mapping) else BatchData(func, data)
+
+
+# --------------------------------------------------------------------------------------------- evaluation
+
+
+def evaluate(
+    forward: Callable[[tuple[object, ...]], Sequence[Array]], func: Func, data: Data, batch_size: int | None = None
+) -> dict[str, float]:
+    """The mean loss over data, each batch weighed by its rows, and the accuracy of a classifier.
+
+    There is an accuracy when an output or tap is called `logits` and one integer input has its shape without the last axis: the
+    fraction of rows whose greatest logit is the label.
+
+    Args:
+        forward: Gives all outputs for the inputs by position.
+        func: The function.
+        data: Arrays by name, or batches of them.
+        batch_size: Rows of a batch; 1024 when left out.
+    """
+    source = _source(func, data, batch_size or EVALUATION_BATCH_SIZE)
+    label = label_of(func.graph)
+    logits = func.output_names().index("logits") if label is not None else -1
+    total = rows = hits = labels = 0.0
+    for values, count in source.batches():
+        outputs = forward(values)
+        total += float(np.reshape(outputs[0], ())) * count
+        rows += count
+        if label is not None:
+            truth = np.asarray(values[label])
+            hits += int(np.count_nonzero(np.argmax(outputs[logits], axis=-1) == truth))
+            labels += truth.size
+    found = {"loss": total / rows if rows else float("nan")}
+    if labels:
+        found["accuracy"] = hits / labels
+    return found
+
+
+def label_of(graph: Graph) -> int | None:
+    """The position of the input that holds the classes of `logits`, or None."""
+    logits = next((o.node for o in graph.outputs if o.name == "logits"), None)
+    if logits is None or not logits.shape:
+        return None
+    wanted = tuple(logits.shape[:-1])
+    fits = [k for k, e in enumerate(graph.feeds) if e.node.dtype.is_integer and tuple(e.node.shape) == wanted]
+    return fits[0] if len(fits) == 1 else None
+
+
+# --------------------------------------------------------------------------------------------- training
+
+
+def fit(
+    trainer: Trainer,
+    data: Data,
+    epochs: int,
+    batch_size: int | None,
+    *,
+    val: Data | None,
+    shuffle: bool,
+    seed: int,
+    patience: int | None,
+    callbacks: Sequence[Callable[[Trainer, EpochRecord], object]],
+    progress: bool | None,
+) -> History:
+    """Train for some epochs.
+
+    The order of an epoch depends on `seed` and the epoch's number alone, so a trainer saved in the middle of an epoch and
+    resumed goes on with the very batch that was next.
+
+    Args:
+        trainer: What to train.
+        data: Arrays by name, which are shuffled and cut into batches, or the batches themselves, taken as they come.
+        epochs: How many more; one that was interrupted counts as one.
+        batch_size: Rows of a batch of arrays; 32 when left out.
+        val: Data to evaluate after each epoch.
+        shuffle: Whether to shuffle the rows of arrays.
+        seed: Of the shuffling.
+        patience: Stop when the loss (of `val`, or of training without it) has not improved for so many epochs, and go back to the
+            best parameters.
+        callbacks: Called after each epoch with trainer and record; one that returns True ends the run.
+        progress: Whether to show a progress bar; by default where the error stream is a terminal.
+
+    Raises:
+        RlxValueError: A number is out of its range.
+        RlxError: As `Trainer.step`.
+    """
+    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
+        raise RlxValueError(f"`epochs` is a number, not negative; {epochs!r} is given")
+    if patience is not None and patience < 1:
+        raise RlxValueError(f"`patience` is a number of epochs, at least 1; {patience!r} is given")
+    from rlxlang.trainer_progress import bar
+
+    source = _source(trainer._func, data, DEFAULT_BATCH_SIZE if batch_size is None else batch_size)
+    best = _Best(patience)
+    records: list[EpochRecord] = []
+    with bar(progress, epochs, source.count) as shown:
+        for _ in range(epochs):
+            began = time.perf_counter()
+            loss = _epoch(trainer, source, shuffle, seed, shown.step)
+            metrics = {} if val is None else trainer.evaluate(val)
+            rate = getattr(trainer.opt, "lr", None)
+            record = EpochRecord(trainer.epoch, loss, time.perf_counter() - began, rate, metrics)
+            records.append(record)
+            shown.epoch(record)
+            # All callbacks see the epoch, also when one of them ends the run.
+            wishes = [callback(trainer, record) is True for callback in callbacks]
+            if best.is_over(trainer, metrics.get("loss", loss)):
+                best.restore(trainer)
+                return History(tuple(records), stopped_early=True)
+            if any(wishes):
+                return History(tuple(records), stopped_early=True)
+    best.restore(trainer)
+    return History(tuple(records))
+
+
+def _epoch(
+    trainer: Trainer, source: ArrayData | BatchData, shuffle: bool, seed: int, shown: Callable[[float], None]
+) -> float:
+    """One epoch, or what is left of one; the mean loss."""
+    order = None
+    if shuffle and isinstance(source, ArrayData):
+        order = np.random.default_rng([seed & (2**63 - 1), trainer.epoch]).permutation(source.rows)
+    done, total, rows = trainer.batch, 0.0, 0
+    for k, (values, count) in enumerate(source.batches(order)):
+        if k < done:
+            continue
+        loss = trainer._step(values)
+        trainer.batch = k + 1
+        total += loss * count
+        rows += count
+        shown(loss)
+    if not rows and not done:
+        raise RlxValueError("there are no batches to train on", helps=("a generator is empty after its first epoch",))
+    trainer.epoch, trainer.batch = trainer.epoch + 1, 0
+    return total / rows if rows else float("nan")
+
+
+class _Best:
+    """The best epoch so far, for early stopping."""
+
+    def __init__(self, patience: int | None) -> None:
+        self._patience = patience
+        self._loss = float("inf")
+        self._waited = 0
+        self._params: dict[str, Array] = {}
+
+    def is_over(self, trainer: Trainer, loss: float) -> bool:
+        """Take note of an epoch; whether patience is at an end."""
+        if self._patience is None:
+            return False
+        if loss < self._loss:
+            self._loss, self._waited = loss, 0
+            self._params = {name: np.array(array) for name, array in trainer._trained().items()}
+            return False
+        self._waited += 1
+        return self._waited >= self._patience
+
+    def restore(self, trainer: Trainer) -> None:
+        """Put the best parameters back, where one looks for them."""
+        for name, array in self._params.items():
+            trainer._trained()[name][...] = array

@@ -1,0 +1,253 @@
+"""One training step as one graph: forward, backward, clipping and the optimizer's update, parameters and state in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from rlxlang.device import Device, backend_of, candidates, thread_count
+from rlxlang.diagnostics import RlxBackendError
+from rlxlang.graph_text import graph_key
+from rlxlang.inputs import Signature
+from rlxlang.ir import Builder, Graph, GraphInput, GraphOutput, Node, Origin, declare
+from rlxlang.ops import emit
+from rlxlang.resident import aligned_zeros
+from rlxlang.transforms import replay, replay_inputs, unique_name, value_and_grad
+from rlxlang.types import F32, from_numpy
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+
+class TracedOptimizer(Protocol):
+    """An optimizer whose update can be compiled (`rlx.optim.Algorithm`)."""
+
+    def state_of(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> dict[str, Array]:
+        """The arrays of a parameter's state, written in place."""
+        ...
+
+    def compute_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """The dtype of the update of a parameter."""
+        ...
+
+    def hyper_values(self, t: int) -> dict[str, float]:
+        """Scalars of step `t`."""
+        ...
+
+    def steps_of(self, name: str) -> int:
+        """How many steps a parameter has had."""
+        ...
+
+    def advance(self, names: Iterable[str]) -> None:
+        """Count a step."""
+        ...
+
+    def trace(
+        self, b: Builder, name: str, param: Node, grad: Node, slots: Mapping[str, Node], hyper: Mapping[str, Node]
+    ) -> tuple[Node, dict[str, Node]]:
+        """The update as nodes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scalars:
+    """The scalars of parameters that have had equally many steps and are updated in one dtype.
+
+    Attributes:
+        leader: One of the parameters; all have its number of steps.
+        dtype: The dtype.
+        arrays: Resident scalars by name, written before each step.
+    """
+
+    leader: str
+    dtype: np.dtype[Any]
+    arrays: Mapping[str, Array]
+
+    def write(self, values: Mapping[str, float]) -> None:
+        """Set all scalars."""
+        for name, array in self.arrays.items():
+            array[()] = values[name]
+
+
+@dataclass(frozen=True, slots=True)
+class StepGraph:
+    """The graph of a step and what belongs to it.
+
+    Attributes:
+        graph: Its only output that leaves is the loss.
+        in_place: The input that each further output overwrites.
+        resident: Arrays of all params of the graph: parameters, state, scalars.
+        scalars: What to write before each step.
+    """
+
+    graph: Graph
+    in_place: Mapping[str, str]
+    resident: Mapping[str, Array]
+    scalars: tuple[Scalars, ...]
+
+
+def build_step(
+    graph: Graph, params: Mapping[str, Array], names: Sequence[str], opt: TracedOptimizer, max_grad_norm: float
+) -> StepGraph:
+    """The graph of a training step.
+
+    Args:
+        graph: The forward graph, the loss first.
+        params: Resident arrays of all its params; those of `names` are to be written in place.
+        names: The params to train.
+        opt: The optimizer; its state arrays are to be written in place.
+        max_grad_norm: Greatest norm of all gradients together; 0 or less clips nothing.
+
+    Raises:
+        RlxTransformError: The loss is not one element or a param has no derivative.
+    """
+    forward = value_and_grad(graph, names)
+    b = Builder()
+    env, inputs = replay_inputs(b, forward)
+    replay(b, forward, env)
+    loss = forward.outputs[0]
+    gradients = [env[o.node] for o in forward.outputs[1 : 1 + len(names)]]
+    update = _Update(b, opt, inputs, dict(params))
+    outputs = [GraphOutput(loss.name, env[loss.node])]
+    with b.at(Origin(via=("trainer",))):
+        if max_grad_norm > 0:
+            gradients = clipped(b, gradients, max_grad_norm)
+        for name, gradient in zip(names, gradients, strict=True):
+            entry = forward.input(name)
+            assert entry is not None
+            for target, node in update.of(name, env[entry.node], gradient):
+                title = unique_name(f"new {target}", [o.name for o in outputs])
+                outputs.append(GraphOutput(title, node))
+                update.in_place[title] = target
+    finished = b.finish(f"{graph.name} step", update.inputs, outputs)
+    return StepGraph(finished, update.in_place, update.resident, tuple(update.scalars.values()))
+
+
+class _Update:
+    """Adds state and scalars to the inputs of a step, and the updates to its nodes."""
+
+    def __init__(
+        self, b: Builder, opt: TracedOptimizer, inputs: list[GraphInput], resident: dict[str, Array]
+    ) -> None:
+        self.b, self.opt, self.inputs, self.resident = b, opt, inputs, resident
+        self.in_place: dict[str, str] = {}
+        self.scalars: dict[tuple[int, str], Scalars] = {}
+        self._scalar_nodes: dict[tuple[int, str], dict[str, Node]] = {}
+
+    def of(self, name: str, param: Node, gradient: Node) -> list[tuple[str, Node]]:
+        """New values of a parameter and its slots by the name of the input they overwrite."""
+        array = self.resident[name]
+        slots: dict[str, Node] = {}
+        targets: dict[str, str] = {}
+        for slot, state in self.opt.state_of(name, array.shape, array.dtype).items():
+            targets[slot], slots[slot] = self._declare(f"{slot}/{name}", state)
+        scalars = self._scalars_of(name, self.opt.compute_dtype(array.dtype))
+        new, changed = self.opt.trace(self.b, name, param, gradient, slots, scalars)
+        return [(name, new), *((targets[slot], node) for slot, node in changed.items())]
+
+    def _scalars_of(self, name: str, dtype: np.dtype[Any]) -> dict[str, Node]:
+        key = self.opt.steps_of(name), dtype.name
+        if key not in self.scalars:
+            arrays, nodes = {}, {}
+            for scalar in self.opt.hyper_values(1):
+                arrays[scalar] = aligned_zeros((), dtype)
+                _, nodes[scalar] = self._declare(f"optimizer/{scalar}", arrays[scalar])
+            self.scalars[key] = Scalars(name, dtype, arrays)
+            self._scalar_nodes[key] = nodes
+        return self._scalar_nodes[key]
+
+    def _declare(self, title: str, array: Array) -> tuple[str, Node]:
+        """A param of the graph for a resident array; its name and node."""
+        dtype = from_numpy(array.dtype)
+        assert dtype is not None
+        name = unique_name(title, [e.name for e in self.inputs])
+        node = self.b.input(name, dtype, array.shape, "param")
+        self.inputs.append(declare(node))
+        self.resident[name] = array
+        return name, node
+
+
+def clipped(b: Builder, gradients: Sequence[Node], max_norm: float) -> list[Node]:
+    """Gradients scaled so that the norm of all of them together is at most `max_norm`, squares summed in F32.
+
+    Source:
+        Pascanu, Mikolov and Bengio 2013, "On the difficulty of training recurrent neural networks".
+    """
+    total: Node | None = None
+    for gradient in gradients:
+        wide = emit.cast(b, gradient, F32)
+        squares = emit.reduce_sum(b, emit.square(b, wide), range(len(wide.shape)))
+        total = squares if total is None else emit.add(b, total, squares)
+    if total is None:
+        return []
+    norm = emit.unary(b, "sqrt", total)
+    limit = b.full_like(norm, max_norm)
+    factor = emit.select(b, emit.compare(b, "gt", norm, limit), emit.div(b, limit, norm), b.full_like(norm, 1))
+    return [emit.mul(b, g, emit.broadcast_to(b, emit.cast(b, factor, g.dtype), g.shape)) for g in gradients]
+
+
+# --------------------------------------------------------------------------------------------- compiled
+
+
+def compile_step(step: StepGraph, device: Device | None, name: str) -> tuple[Callable[..., float], Device]:
+    """A function of the inputs by position that performs a step and returns the loss, and the device it runs on.
+
+    Args:
+        step: The step.
+        device: Where to run; the fastest device that can, when left out.
+        name: Name of the function.
+
+    Raises:
+        RlxBackendError: The device is not there or cannot run the graph.
+    """
+    if device is not None:
+        return _compile(step, device, name), device
+    refusals = []
+    for candidate in candidates():
+        try:
+            return _compile(step, candidate, name), candidate
+        except RlxBackendError as problem:
+            refusals.append(f"{candidate}: {problem.diagnostics[0].message}")
+    raise RlxBackendError(f"no device can train `{step.graph.name}`", code="E0702", notes=refusals)
+
+
+def _compile(step: StepGraph, device: Device, name: str) -> Callable[..., float]:
+    signature = Signature(step.graph)
+
+    def prepare(values: tuple[object, ...]) -> tuple[list[Array], dict[str, int]]:
+        return signature.prepare(values, step.resident)
+
+    if device.kind == "reference":
+        return _interpreted(step, prepare)
+    from rlxlang.lower import lower
+
+    backend = backend_of(device)
+    threads = thread_count()
+    lowered = lower(step.graph, threads=threads, in_place=step.in_place)
+    aliases = ";".join(f"{output}={target}" for output, target in step.in_place.items())
+    executable = backend.compile(lowered.program, graph_key(step.graph, str(device), str(threads), aliases))
+    fixed = {lowered.buffer_of[key]: array for key, array in step.resident.items()}
+    call: Any = executable.bind(fixed, prepare, "float", name)
+    return call  # type: ignore[no-any-return]
+
+
+def _interpreted(
+    step: StepGraph, prepare: Callable[[tuple[object, ...]], tuple[list[Array], dict[str, int]]]
+) -> Callable[..., float]:
+    """The step op by op in NumPy."""
+    from rlxlang.interp import evaluate
+
+    feeds = [e.name for e in step.graph.feeds]
+
+    def call(*values: object) -> float:
+        arrays, sizes = prepare(values)
+        loss, *new = evaluate(step.graph, {**step.resident, **dict(zip(feeds, arrays, strict=True))}, sizes)
+        result = float(np.reshape(loss, ()))
+        fresh = [np.array(array) for array in new]  # a result may be a view of what is overwritten next
+        for output, array in zip(step.graph.outputs[1:], fresh, strict=True):
+            step.resident[step.in_place[output.name]][...] = array
+        return result
+
+    return call
