@@ -202,8 +202,10 @@ class TrainingMethods:
         accumulate: int = 1,
     ) -> Trainer:
         """A `Trainer` that runs forward, backward, clipping and update as one compiled call; see `rlx.Trainer`."""
+        from rlxlang.func import Func
         from rlxlang.trainer import Trainer
 
+        assert isinstance(self, Func)
         return Trainer(
             self,
             opt,

@@ -119,6 +119,7 @@ def expr(source: str, /, **tensors: Any) -> Any:
         RlxError: Everything that is wrong with the expression, in one exception.
     """
     from rlxlang.frontend.elaborate import elaborate_expression
+    from rlxlang.frontend.values import ListValue
 
     scope = next((t.scope for t in tensors.values() if isinstance(t, Tensor)), None)
     if scope is None:
@@ -130,7 +131,7 @@ def expr(source: str, /, **tensors: Any) -> Any:
     if any(d.is_error for d in diagnostics):
         raise_all(diagnostics)
     warn_all(diagnostics)
-    return scope.wrap(value)
+    return scope.wrap(value.items if isinstance(value, ListValue) else value)
 
 
 def format_source(source: str) -> str:

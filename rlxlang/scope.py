@@ -20,8 +20,6 @@ from rlxlang.diagnostics import (
     warn_all,
     warning,
 )
-from rlxlang.frontend.indexing import EllipsisItem, NewAxisItem, index_tensor
-from rlxlang.frontend.values import ListValue
 from rlxlang.initializers import as_initializer
 from rlxlang.inputs import convert, fault, python_array
 from rlxlang.ir import (
@@ -190,6 +188,8 @@ class Tensor:
         return sorted({*object.__dir__(self), *(n for n, s in SURFACES.items() if s.method)})
 
     def __getitem__(self, index: Any) -> Tensor:
+        from rlxlang.frontend.indexing import index_tensor  # the frontend is loaded when it is first needed
+
         items = [self.scope.index_item(i) for i in (index if isinstance(index, tuple) else (index,))]
         with typed_errors():
             found = index_tensor(self.scope.builder, self.node, items)
@@ -385,8 +385,6 @@ class GraphScope:
         """Nodes as tensors of this scope."""
         if isinstance(result, Node):
             return Tensor(self, result)
-        if isinstance(result, ListValue):
-            result = result.items
         if isinstance(result, (tuple, list)):
             return tuple(self.wrap(r) for r in result)
         return result
@@ -445,6 +443,8 @@ class GraphScope:
 
     def index_item(self, item: Any) -> Any:
         """One item of `x[…]` as the language has it."""
+        from rlxlang.frontend.indexing import EllipsisItem, NewAxisItem
+
         if item is Ellipsis:
             return EllipsisItem()
         if item is None:
@@ -465,6 +465,8 @@ class GraphScope:
 
     def expression_value(self, value: Any) -> Any:
         """A Python value as an expression of the language has it: lists become lists, arrays constants."""
+        from rlxlang.frontend.values import ListValue
+
         if isinstance(value, (list, tuple)):
             return ListValue(tuple(self.expression_value(v) for v in value))
         return self._argument(value, "any")

@@ -176,7 +176,7 @@ def test_run(model: rlx.Func, device: str, batch: int, rng: np.random.Generator)
 
 def test_ways_to_call(model: rlx.Func) -> None:
     x = np.ones((2, 3))
-    loss, y = model(x=x)
+    _, y = model(x=x)
     for other in (model(x), model.run(x=x), model.run({"x": x}), model.run([("x", x)])):
         np.testing.assert_array_equal(other[1], y)
     assert list(model.run_dict(x=x)) == ["loss", "y"]

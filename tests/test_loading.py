@@ -46,7 +46,7 @@ def test_load(tmp_path: pathlib.Path) -> None:
 
 def test_unreadable_files(tmp_path: pathlib.Path) -> None:
     absent = tmp_path / "absent.rlx"
-    with pytest.raises(rlx.RlxSyntaxError, match="absent.rlx"):
+    with pytest.raises(rlx.RlxSyntaxError, match=r"absent\.rlx"):
         rlx.load(absent)
     assert [d.code for d in rlx.check(absent)] == ["E0128"]
     binary = tmp_path / "binary.rlx"

@@ -11,7 +11,7 @@ from rlxlang.types import F32, I32, Dim
 
 A = np.array([[1.0, -2.0, 3.0], [-4.0, 5.0, -6.0]], np.float32)
 B = np.array([[2.0, 2.0, -2.0], [3.0, -3.0, 4.0]], np.float32)
-I, J = np.array([7, -7, 0], np.int32), np.array([2, 2, 5], np.int32)
+LEFT, RIGHT = np.array([7, -7, 0], np.int32), np.array([2, 2, 5], np.int32)
 
 
 def evaluate(build: object, **inputs: np.ndarray) -> np.ndarray:
@@ -84,17 +84,17 @@ def test_operators_and_methods(expression: object, want: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("expression", "want"),
     [
-        (lambda i, j: i // j, I // J),
-        (lambda i, j: i % j, I % J),
-        (lambda i, j: i & 3, I & 3),
-        (lambda i, j: i | j, I | J),
-        (lambda i, j: 5 ^ i, 5 ^ I),
-        (lambda i, j: ~i, ~I),
-        (lambda i, j: i * 1.5, (I * 1.5).astype(np.float32)),
+        (lambda i, j: i // j, LEFT // RIGHT),
+        (lambda i, j: i % j, LEFT % RIGHT),
+        (lambda i, j: i & 3, LEFT & 3),
+        (lambda i, j: i | j, LEFT | RIGHT),
+        (lambda i, j: 5 ^ i, 5 ^ LEFT),
+        (lambda i, j: ~i, ~LEFT),
+        (lambda i, j: i * 1.5, (LEFT * 1.5).astype(np.float32)),
     ],
 )
 def test_integers(expression: object, want: np.ndarray) -> None:
-    got = evaluate(expression, i=I, j=J)
+    got = evaluate(expression, i=LEFT, j=RIGHT)
     assert got.dtype == want.dtype
     np.testing.assert_array_equal(got, want)
 
