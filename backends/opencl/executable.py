@@ -148,12 +148,13 @@ class OpenClExecutable:
         return self._table_memory
 
 
-def upload(queue: Any, memory: Any, array: Array, *, wait: bool = False) -> None:
-    """Copy an array to the start of device memory."""
+def upload(queue: Any, memory: Any, array: Array, *, wait: bool = False) -> Any:
+    """Copy an array to the start of device memory; gives the event, which keeps the array alive and is waited for when it goes away."""
     import pyopencl as cl
 
-    if array.nbytes:
-        cl.enqueue_copy(queue, memory, array.reshape(-1).view(np.uint8), is_blocking=wait)
+    if not array.nbytes:
+        return None
+    return cl.enqueue_copy(queue, memory, array.reshape(-1).view(np.uint8), is_blocking=wait)
 
 
 @dataclass(slots=True)
@@ -178,6 +179,7 @@ class _Run:
             if buffer.kind not in ("temp", "private", "view"):
                 self.bytes[buffer.id] = self.size(buffer)
         self.table: Any = None
+        self.copies: list[Any] = []  # events of copies from and to arrays: letting go of one waits for it
 
     def value(self, dim: DimLike) -> int:
         return evaluate(dim, self.sizes)
@@ -208,7 +210,7 @@ class _Run:
             if array.nbytes != self.bytes[buffer.id]:
                 text = f"buffer {buffer.id} `{buffer.name}` was given {array.nbytes} bytes, not {self.bytes[buffer.id]}"
                 raise InternalError(text, stage="run")
-            upload(queue, self.memory(buffer.id), array)
+            self.copies.append(upload(queue, self.memory(buffer.id), array))
         for step in self.program.steps:
             self.step(step)
         results = []
@@ -228,9 +230,9 @@ class _Run:
 
         if array.nbytes:
             flat = array.reshape(-1).view(np.uint8)
-            cl.enqueue_copy(
-                self.executable.queue, flat, self.memory(place.root), src_offset=place.offset, is_blocking=False
-            )
+            memory = self.memory(place.root)
+            event = cl.enqueue_copy(self.executable.queue, flat, memory, src_offset=place.offset, is_blocking=False)
+            self.copies.append(event)
 
     def step(self, step: Step) -> None:
         """Enqueue a step; loops nest as deep as the program's text."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 from rlxlang.backends.opencl.c_contract import contract_kernels
 from rlxlang.backends.opencl.c_expr import Layout
 from rlxlang.backends.opencl.c_functions import Functions
 from rlxlang.backends.opencl.c_nest import KernelPlan, nest_kernel
 from rlxlang.diagnostics.errors import InternalError, RlxBackendError
-from rlxlang.kernels import Contract, Loop, Nest, Program, roots, walk
-from rlxlang.types import F64, DimLike
+from rlxlang.kernels import Contract, Loop, Nest, Program
+from rlxlang.types import DimLike
 
 _PRELUDE = "typedef float16 rlx_float16 __attribute__((aligned(4)));\n"
 
@@ -45,8 +46,6 @@ def program_source(program: Program, *, has_fp64: bool, is_cpu: bool) -> Program
     Raises:
         RlxBackendError: E0702, the program needs F64 and the device has none, or it computes with C64.
     """
-    if not has_fp64:
-        _refuse_f64(program)
     layout = Layout(program, _bases(program), [])
     for dim in program.dims:
         layout.place(dim)
@@ -61,6 +60,8 @@ def program_source(program: Program, *, has_fp64: bool, is_cpu: bool) -> Program
             plans = contract_kernels(step, function, layout, functions, has_fp64=has_fp64, is_cpu=is_cpu)
         else:
             continue
+        if not has_fp64 and any("double" in plan.source for plan in plans):
+            _refuse_f64(step)
         kernels[id(step)] = tuple(plans)
         parts += [plan.source for plan in plans]
     text = "\n\n".join([_PRELUDE, *functions.helpers.values(), *parts]) + "\n"
@@ -91,20 +92,15 @@ def _written(program: Program, layout: Layout) -> frozenset[int]:
     return frozenset(layout.owner(t) for t in targets)
 
 
-def _refuse_f64(program: Program) -> None:
+def _refuse_f64(step: Nest | Contract) -> NoReturn:
     """Say what needs F64.
 
     Raises:
         RlxBackendError: E0702.
     """
-    for step in program.walk():
-        if not isinstance(step, (Nest, Contract)):
-            continue
-        wide = [e for e in walk(*roots(step)) if e.dtype == F64]
-        if wide or (isinstance(step, Contract) and step.dtype == F64):
-            ops = f" ({', '.join(step.ops)})" if step.ops else ""
-            raise RlxBackendError(
-                f"the device has no F64 arithmetic, which kernel `{step.name}`{ops} needs",
-                code="E0702",
-                helps=["cast to F32, or use another device"],
-            )
+    ops = f" ({', '.join(step.ops)})" if step.ops else ""
+    raise RlxBackendError(
+        f"the device has no F64 arithmetic, which kernel `{step.name}`{ops} needs",
+        code="E0702",
+        helps=["cast to F32, or use another device"],
+    )

@@ -50,6 +50,16 @@ def test_example(name: str, backend: OpenClBackend, rng: np.random.Generator) ->
     programs.check(backend, programs.EXAMPLES[name](rng))
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["matrix_product", "batched_transposed", "fused_epilogue", "summed_epilogue", "softmax_rows", "private_rows"],
+)
+def test_example_as_for_a_graphics_processor(name: str, backend: OpenClBackend, rng: np.random.Generator) -> None:
+    other = OpenClBackend()
+    other._device = replace(other._device, record=replace(backend.device, kind="gpu"))
+    programs.check(other, programs.EXAMPLES[name](rng))
+
+
 # ------------------------------------------------------------------ scalar functions
 SPECIAL = (
     0.0,
@@ -219,8 +229,10 @@ def test_f64_is_refused_by_name_where_there_is_none(rng: np.random.Generator) ->
     nest = programs.one_pass(
         "twice", (4,), Store(out, Index(0, (1,)), programs.call("add", p.load(x, 1), p.load(x, 1)))
     )
+    program = p.program(replace(nest, ops=("add",)))
     with pytest.raises(RlxBackendError, match=r"F64[\s\S]*`twice` \(add\)"):
-        program_source(p.program(replace(nest, ops=("add",))), has_fp64=False, is_cpu=True)
+        program_source(program, has_fp64=False, is_cpu=True)
+    assert "double" in program_source(program, has_fp64=True, is_cpu=True).text
 
 
 def test_sources_do_not_depend_on_sizes(rng: np.random.Generator) -> None:
