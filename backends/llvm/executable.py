@@ -16,7 +16,7 @@ from rlxlang.backends.base import Prepare, dim_values
 from rlxlang.backends.llvm.dispatch import ArraySpec, CallBusyError, FixedOutput, NativeCall, call_entry
 from rlxlang.backends.llvm.emit_program import ENTRY
 from rlxlang.backends.llvm.jit import Loaded
-from rlxlang.diagnostics.errors import RlxRuntimeError
+from rlxlang.diagnostics.errors import RlxRuntimeError, RlxTypeError
 from rlxlang.kernels import Contract, Loop, Program
 from rlxlang.types import DimProblem, evaluate
 
@@ -214,7 +214,14 @@ class BoundCall:
         """In the child of a fork, no other thread holds the lock any more."""
         self._lock = threading.RLock()
 
-    def _slow(self, *args: object) -> object:
+    def _slow(self, *args: object, **named: object) -> object:
+        """Convert the arguments, record their sizes, run.
+
+        Raises:
+            RlxTypeError: An input is given by name.
+        """
+        if named:
+            raise RlxTypeError(f"{self._native.name} takes its inputs by position, not as `{next(iter(named))}=`")
         given, sizes = self._prepare(args)
         # The call path compares dtype objects, of which NumPy may have several that are equal.
         arrays = [np.asarray(a).view(d) for a, d in zip(given, self._dtypes, strict=True)]

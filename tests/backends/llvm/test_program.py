@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import threading
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 
 from rlxlang.backends.llvm import LlvmBackend, cache
 from rlxlang.backends.llvm.vector import AVX2, BASELINE
-from rlxlang.diagnostics.errors import RlxBackendError
+from rlxlang.diagnostics.errors import RlxBackendError, RlxTypeError
 from rlxlang.kernels import Apply, Buffer, Const, Index, Load, Nest, Pass, Program, Reduce, Reduced, Store
 from rlxlang.types import C64, F32, F64, I64, Dim
 
@@ -75,6 +76,26 @@ def test_bound_call_serves_every_size_on_the_fast_path(rng):
         np.testing.assert_allclose(function(x), 4 * x, rtol=1e-6)
     assert function.__name__ == "scale"
     np.testing.assert_allclose(function([1, 2, 3]), [4, 8, 12])
+
+
+def test_inputs_by_name_are_refused():
+    function = BACKEND.compile(scale_program((2,))).bind({}, exact(), "array", "scale")
+    with pytest.raises(RlxTypeError, match=r"scale takes its inputs by position, not as `x=`"):
+        function(x=np.ones(2, np.float32))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_bound_calls_go_on_in_the_child_of_a_fork(rng):
+    n = 300_000
+    function = BACKEND.compile(scale_program((n,))).bind({}, exact(), "array", "scale")
+    x = rng.standard_normal(n).astype(np.float32)
+    function(x)
+    child = os.fork()
+    if child == 0:
+        right = np.allclose(function(x), 4 * x, rtol=1e-6) and np.allclose(function(list(x)), 4 * x, rtol=1e-6)
+        os._exit(0 if right else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    np.testing.assert_allclose(function(x), 4 * x, rtol=1e-6)
 
 
 def test_bound_call_results(rng):
