@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from rlxlang.compiler import Traced
-from rlxlang.device import Device
+from rlxlang.compiler import Compiled, Traced
+from rlxlang.device import Device, thread_count
 from rlxlang.diagnostics import RlxValueError
 from rlxlang.func_training import TrainingMethods
 from rlxlang.func_transforms import TransformMethods
@@ -40,9 +40,10 @@ class Func(TransformMethods, TrainingMethods):
         array([2., 4., 6.], dtype=float32)
     """
 
-    __slots__ = ("__weakref__", "_bindings", "traced")
+    __slots__ = ("__weakref__", "_bindings", "_calls", "traced")
 
     _bindings: Mapping[str, Array]
+    _calls: dict[tuple[Device | None, int], Callable[..., Any] | None]
 
     def __init__(self, name: str, build: Callable[[GraphScope], Tensor | Sequence[Tensor]]) -> None:
         from rlxlang.scope import trace
@@ -52,6 +53,7 @@ class Func(TransformMethods, TrainingMethods):
     def _set(self, traced: Traced, bindings: Mapping[str, Array]) -> None:
         object.__setattr__(self, "traced", traced)
         object.__setattr__(self, "_bindings", MappingProxyType(dict(bindings)))
+        object.__setattr__(self, "_calls", {})
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Func cannot be changed: `{name}`")
@@ -282,9 +284,26 @@ class Func(TransformMethods, TrainingMethods):
 
     def _run(self, device: Device | None, inputs: Inputs, named: Mapping[str, object]) -> list[Array]:
         signature = self.traced.signature
-        signature.require_params(self._bindings)
-        feeds, sizes = signature.prepare(signature.by_position(inputs, named), self._bindings)
-        return self.traced.compiled(device).run(feeds, self._bindings, sizes)
+        values = signature.by_position(inputs, named)
+        key = (device, thread_count())
+        call = self._calls.get(key)
+        if call is None and key not in self._calls:
+            # A function that is run once, as in a training step, does not pay for a bound call.
+            signature.require_params(self._bindings)
+            feeds, sizes = signature.prepare(values, self._bindings)
+            results = self.traced.compiled(device).run(feeds, self._bindings, sizes)
+            self._calls[key] = None
+            return results
+        if call is None:
+            call = self._calls[key] = self._bound(self.traced.compiled(device))
+        result = call(*values)
+        return [result] if self.output_count == 1 else list(result)
+
+    def _bound(self, compiled: Compiled) -> Callable[..., Any]:
+        """A call with the parameters fixed: one array, or a tuple of all outputs."""
+        signature, bindings = self.traced.signature, self._bindings
+        result = "array" if self.output_count == 1 else "tuple"
+        return compiled.bind(bindings, lambda values: signature.prepare(values, bindings), result, self.name)
 
     def jit(self, device: Device | str | None = None) -> Jitted:
         """Compile now, with the parameters as they are; calls of the result go straight to the compiled code.
@@ -315,14 +334,12 @@ class Jitted:
 
     def __init__(self, func: Func, device: Device | None) -> None:
         signature = func.traced.signature
-        bindings = func.bindings
-        signature.require_params(bindings)
+        signature.require_params(func.bindings)
         compiled = func.traced.compiled(device)
-        result = "array" if func.output_count == 1 else "tuple"
         self.func = func
         self.device = compiled.device
         self._names = signature.feed_names
-        self.call = compiled.bind(bindings, lambda values: signature.prepare(values, bindings), result, func.name)
+        self.call = func._bound(compiled)
 
     def __call__(self, *values: object, **named: object) -> Array | tuple[Array, ...]:
         """The output, or a tuple of all of them; inputs by position or by name."""
