@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -21,17 +23,25 @@ def graph_text(graph: Graph) -> str:
     return "\n".join(_lines(graph, exact=False)) + "\n"
 
 
-def graph_key(graph: Graph, *salt: str) -> bytes:
+class _NoCanonicalText(Exception):
+    """An attribute has no exact text."""
+
+
+def graph_key(graph: Graph, *salt: str) -> bytes | None:
     """A digest of everything that decides the compiled code: ops, attributes, types, wiring, constants, versions.
 
-    Names of nodes' origins do not count, so that moving a line in the source does not recompile.
+    Origins of nodes do not count, so that moving a line in the source does not recompile. None when an attribute is of a
+    kind that has no exact text: then there is no key to look under.
     """
     digest = hashlib.sha256(f"rlxlang {__version__}\n".encode())
     for text in salt:
         digest.update(f"{len(text)} {text}\n".encode())
-    for line in _lines(graph, exact=True):
-        digest.update(line.encode())
-        digest.update(b"\n")
+    try:
+        for line in _lines(graph, exact=True):
+            digest.update(line.encode())
+            digest.update(b"\n")
+    except _NoCanonicalText:
+        return None
     return digest.digest()
 
 
@@ -71,11 +81,26 @@ def _attribute(value: Any, exact: bool) -> str:
             f"{value.array.dtype.name}{list(value.array.shape)} {value.digest.hex()}" if exact else _data(value.array)
         )
     if isinstance(value, float):
-        return value.hex() if exact else repr(value)
+        return float(value).hex() if exact else repr(value)
     if isinstance(value, (tuple, list)):
         return "[" + ", ".join(_attribute(v, exact) for v in value) + "]"
     if isinstance(value, (Dim, DType)):
         return str(value)
+    if value is None or isinstance(value, (bool, int, str)):
+        return repr(value)
+    return _composite(value, exact)
+
+
+def _composite(value: Any, exact: bool) -> str:
+    if isinstance(value, Graph):  # inside a tuple, such as the branches of a choice
+        return "{" + "; ".join(_lines(value, exact=exact)) + "}"
+    if isinstance(value, Enum):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, (type, Node)):
+        parts = [_attribute(getattr(value, f.name), exact) for f in fields(value)]
+        return f"{type(value).__name__}({', '.join(parts)})"
+    if exact:
+        raise _NoCanonicalText
     return repr(value)
 
 
