@@ -222,6 +222,13 @@ class Evaluator:
                 elif copy == 0:
                     self.scalar(expr)
 
+    def prepare_late(self, exprs: Iterable[Expr]) -> None:
+        """Compute what depends on the prefixes of the pass at hand, in the order given."""
+        chosen = [e for e in exprs if self.traits[id(e)].late and not isinstance(e, Running)]
+        for copy in range(self.copies if chosen else 0):
+            for expr in chosen:
+                self.vector(expr, copy)
+
     def _due(self, expr: Expr, level: int) -> bool:
         traits = self.traits[id(expr)]
         return traits.level == level and not traits.late

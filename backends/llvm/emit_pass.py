@@ -217,6 +217,7 @@ class PassEmitter:
                     values.set_running(reducer.reduce.name, copy, reducer.result(v, seen, folded=False))
                 updated.append(new)
             after.append(updated)
+        values.prepare_late(self.plan.order)
         for store in self.plan.walked.stores:
             for copy in range(values.copies):
                 values.memory.store_lanes(store, copy)

@@ -373,6 +373,22 @@ def test_prefixes(rng, op, exclusive, dtype):
         check(program(buffers, nests), [values(rng, (n, m), dtype)])
 
 
+def test_deep_expressions(rng):
+    """A chain far deeper than Python's stack, and one below a prefix."""
+    n, depth = 20, 2000
+    above, below = load(0, (1,), F64), Running("p", F64)
+    for _ in range(depth):
+        above = apply("add", above, Const(1.0, F64))
+        below = apply("add", below, Const(1.0, F64))
+    prefix = Reduce("p", "sum", load(0, (1,), F64), F64, True)
+    nests = [
+        Nest("map", (n,), (), (Pass((), (store(1, (1,), above),)),), (), 0),
+        Nest("scan", (), (n,), (Pass((prefix,), (store(2, (1,), below),)),), (), 0),
+    ]
+    buffers = [("input", F64, (n,)), ("output", F64, (n,)), ("output", F64, (n,))]
+    check(program(buffers, nests), [values(rng, n, F64)], rtol=1e-9)
+
+
 # -- combining stores ----------------------------------------------------------------------------------
 
 
