@@ -83,8 +83,10 @@ def _widened(array: Any) -> Any:
 
 def _finished(value: Any, type_: TensorType, sizes: Mapping[str, int], name: str) -> Array:
     """A reference's result as an array of the node's type."""
-    array = np.asarray(value)
     want = tuple(evaluate_dim(d, sizes) for d in type_.shape)
+    if value is None:  # nothing was emitted in zero steps
+        return np.zeros(want, type_.dtype.numpy)
+    array = np.asarray(value)
     if array.shape != want:
         raise RlxRuntimeError(
             f"the reference of `{name}` gives shape {list(array.shape)}, its shape rule {list(want)}", code="E0800"
@@ -94,11 +96,13 @@ def _finished(value: Any, type_: TensorType, sizes: Mapping[str, int], name: str
 
 def _apply(node: Node, operands: list[Any], sizes: Mapping[str, int]) -> Any:
     attrs = {k: concrete(v, sizes) for k, v in node.attrs.items()}
-    if node.op.name == "scan":
-        attrs["run_body"] = lambda arrays: run_nodes(attrs["body"], arrays, sizes)
     if node.op.name == "item":
         return operands[0][attrs["index"]]
-    result = node.op.reference(*map(_widened, operands), **attrs)
+    if node.op.name == "scan":
+        body = attrs["body"]
+        result = node.op.reference(*operands, **attrs, run_body=lambda arrays: run_nodes(body, arrays, sizes))
+    else:
+        result = node.op.reference(*map(_widened, operands), **attrs)
     if isinstance(node.type, TupleType):
         return tuple(_finished(r, t, sizes, node.op.name) for r, t in zip(result, node.type.items, strict=True))
     return _finished(result, node.type, sizes, node.op.name)

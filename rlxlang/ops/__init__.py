@@ -10,6 +10,7 @@ from rlxlang.ops import (
     arithmetic,
     comparison,
     contraction,
+    control,
     function,
     indexing,
     leaf,
@@ -28,7 +29,7 @@ from rlxlang.ops import (
 from rlxlang.ops.surface_shape import METHODS
 
 __all__ = [
-    "METHODS", "activation", "arithmetic", "comparison", "contraction", "function", "indexing", "leaf", "movement",
+    "METHODS", "activation", "arithmetic", "comparison", "contraction", "control", "function", "indexing", "leaf", "movement",
     "prefix", "reduction", "softmax", "statistics", "surface_arithmetic", "surface_contraction", "surface_indexing",
     "surface_make", "surface_reduction", "surface_shape",
 ]  # fmt: skip
