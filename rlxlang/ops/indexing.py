@@ -25,7 +25,7 @@ def in_range(indices: Array, size: int) -> Array:
     return np.clip(np.where(wide < 0, wide + size, wide), 0, max(size - 1, 0))
 
 
-def _clamped(b: Builder, indices: Node, size: DimLike) -> Node:
+def clamped(b: Builder, indices: Node, size: DimLike) -> Node:
     """The same as nodes."""
     total = emit.number(b, size, indices)
     zero = b.zeros_like(indices)
@@ -65,7 +65,7 @@ def _merged_rows(b: Builder, x: Node, axis: int) -> Node:
 def _merged_indices(b: Builder, indices: Node, size: DimLike) -> Node:
     """Indices, batched in front, into the merged axis of `_merged_rows`."""
     lane = emit.iota(b, indices.shape, 0, indices.dtype)
-    return emit.add(b, _clamped(b, indices, size), emit.mul(b, lane, emit.number(b, size, lane)))
+    return emit.add(b, clamped(b, indices, size), emit.mul(b, lane, emit.number(b, size, lane)))
 
 
 def _batch_take(b: Builder, node: Node, args: Sequence[Node], axes: Sequence[int | None], size: DimLike) -> Batched:
@@ -127,7 +127,7 @@ def scatter_along_axis(b: Builder, x: Node, indices: Node, updates: Node, axis: 
     shape = x.shape
     flat = b.zeros_like(indices)
     for k in range(len(shape)):
-        place = _clamped(b, indices, shape[k]) if k == axis else emit.iota(b, indices.shape, k, indices.dtype)
+        place = clamped(b, indices, shape[k]) if k == axis else emit.iota(b, indices.shape, k, indices.dtype)
         stride = product(shape[k + 1 :])
         flat = emit.add(b, flat, emit.mul(b, place, emit.number(b, stride, place)))
     total = (product(shape),)
@@ -230,7 +230,7 @@ def _vjp_set(b: Builder, node: Node, primals: Sequence[Node], ct: Node) -> tuple
     # Of equal indices the last one wrote: find the winners by scattering the positions of the updates.
     count = product(indices.shape)
     order = emit.iota(b, (count,), 0, I32)
-    flat = emit.reshape(b, _clamped(b, indices, x.shape[axis]), (count,))
+    flat = emit.reshape(b, clamped(b, indices, x.shape[axis]), (count,))
     slots = b.full(0, I32, (x.shape[axis],))
     last = emit.take(b, b.emit("scatter_set", slots, flat, order, axis=0), flat, 0)
     won = emit.reshape(b, emit.compare(b, "eq", last, order), indices.shape)
