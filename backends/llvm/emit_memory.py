@@ -76,7 +76,7 @@ class Memory:
 
     def prepare(self, access: Load | Store, level: int) -> None:
         """Compute the address up to a level, where anything is added to it there."""
-        buffer_dtype = access.dtype if isinstance(access, Load) else self.values.buffer_dtypes[access.buffer]
+        buffer_dtype = self.values.buffer_dtypes[access.buffer]
         traits = self.values.traits
         if any(traits[id(g.value)].late for g in access.index.gathered):
             return
@@ -142,15 +142,21 @@ class Memory:
 
     def load(self, load: Load, emitter: VectorEmitter, copy: int, in_lanes: bool) -> str:
         """Emit a load; `in_lanes` says whether its address or condition differs between lanes."""
-        values, kind = self.values, memory_element(load.dtype)
-        pointer = self.pointer(load.buffer, load.dtype, load.index, self._depth(load.index))
-        fill = int(load.fill) if load.dtype == BOOL else load.fill
+        values = self.values
+        kept = values.buffer_dtypes[load.buffer]
+        kind = memory_element(kept)
+        pointer = self.pointer(load.buffer, kept, load.index, self._depth(load.index))
+        fill = int(load.fill) if kept == BOOL else load.fill
         if in_lanes:
-            value = self._load_lanes(load, emitter, copy, pointer, fill)
+            value = self._load_lanes(load, kind, emitter, copy, pointer, fill)
         else:
             where = None if load.where is None else values.scalar(load.where)
             value = emitter.load(kind, pointer, where, fill)
-        return emitter.convert("i8", "i1", value) if load.dtype == BOOL else value
+        value = emitter.convert("i8", "i1", value) if kept == BOOL else value
+        if kept == load.dtype:
+            return value
+        signs = {"signed": kept.kind != "uint", "to_signed": load.dtype.kind != "uint"}
+        return emitter.convert(element(kept), element(load.dtype), value, **signs)
 
     def _depth(self, index: Index) -> int:
         """The level from which on the address (of lane 0) no longer changes."""
@@ -162,8 +168,7 @@ class Memory:
                 depth = max(depth, traits.level)
         return depth
 
-    def _load_lanes(self, load: Load, v: VectorEmitter, copy: int, pointer: str, fill: int | float) -> str:
-        kind = memory_element(load.dtype)
+    def _load_lanes(self, load: Load, kind: str, v: VectorEmitter, copy: int, pointer: str, fill: int | float) -> str:
         mask = self._mask(None if load.where is None else self.values.vector(load.where, copy), v)
         stride, offsets = self._lanes(load.index, v, copy)
         pointer = self._copy_pointer(pointer, kind, stride, copy, v.lanes)

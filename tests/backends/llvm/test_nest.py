@@ -162,6 +162,14 @@ def test_short_floats_are_moved_without_arithmetic(rng, dtype):
     check(program([("input", dtype, (5, 33)), ("output", dtype, (33, 5))], [nest]), [array], rtol=0)
 
 
+def test_loads_and_stores_convert(rng):
+    """A load or store of another dtype than its buffer's casts."""
+    array = values(rng, 50, F16)
+    nest = Nest("n", (50,), (), (Pass((), (store(1, (1,), apply("neg", load(0, (1,), F32))),)),), (), 0)
+    made = program([("input", F16, (50,)), ("output", F64, (50,))], [nest])
+    np.testing.assert_array_equal(BACKEND.compile(made).run({0: array}, {})[0], -array.astype(np.float64))
+
+
 # -- accesses ------------------------------------------------------------------------------------------
 
 
