@@ -104,6 +104,10 @@ class ArrayData:
         if self.count == 0:
             raise RlxShapeError(f"the data have {self.rows} rows, a batch needs {self.batch_size}")
 
+    def cut_by_name(self) -> dict[str, bool]:
+        """Whether an input is cut into batches, by name."""
+        return dict(zip(self._names, self._is_cut, strict=True))
+
     def batches(self, order: Array | None = None) -> Iterator[tuple[tuple[object, ...], int]]:
         """The inputs of each batch by position, and its number of rows.
 

@@ -1,0 +1,3 @@
+"""The command `rlx` and what its subcommands share (the top layer)."""
+
+from __future__ import annotations

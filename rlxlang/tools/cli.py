@@ -1,0 +1,106 @@
+"""The command `rlx`: picks the subcommand, and turns errors into messages and exit codes.
+
+Exit codes: 0 all is well, 1 the model or the data are wrong, 2 the command line is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from rlxlang._version import __version__
+
+OK, FAILED, USAGE = 0, 1, 2
+
+# Subcommand -> what it does; each is a module of this package with `add_arguments` and `run`.
+COMMANDS = {
+    "train": "train a model on arrays",
+    "run": "compute the outputs of a model",
+    "check": "report errors and warnings of models",
+    "summary": "describe a model: parameters, sizes, work, kernels",
+    "devices": "list the devices of this machine",
+}
+
+_EPILOG = """\
+examples:
+  rlx train mlp.rlx --data mnist.npz --epochs 10
+  rlx run mlp.rlx --weights mlp.safetensors --data mnist.npz --index 3
+  rlx check models/*.rlx --strict
+
+`rlx COMMAND --help` describes a command.
+"""
+
+
+def parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser of the command line; only the subcommand that is asked for is imported."""
+    top = argparse.ArgumentParser(
+        prog="rlx",
+        description="A small language for differentiable tensor programs.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"rlxlang {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, purpose in COMMANDS.items():
+        sub = commands.add_parser(
+            name, help=purpose, description=purpose.capitalize() + ".", formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name == command:
+            module = import_module(f"rlxlang.tools.{name}")
+            sub.epilog = module.EXAMPLES
+            module.add_arguments(sub)
+            sub.set_defaults(run=module.run)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    from rlxlang.diagnostics import RlxError, RlxWarning
+
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    command = next((word for word in words if not word.startswith("-")), None)
+    try:
+        options = parser(command).parse_args(words)
+    except SystemExit as end:  # argparse has printed help or what is wrong
+        return int(end.code or 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RlxWarning)
+        warnings.showwarning = _show_warning
+        try:
+            code: int = options.run(options)
+            sys.stdout.flush()
+        except RlxError as problem:
+            _report(problem)
+            return FAILED
+        except BrokenPipeError:  # the reader of a pipe, `head`, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return FAILED
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return 130
+    return code
+
+
+def _report(problem: Any) -> None:
+    from rlxlang.diagnostics import render_all
+
+    sys.stdout.flush()
+    print(render_all(problem.diagnostics, colour=wants_colour(sys.stderr)), file=sys.stderr)
+
+
+def _show_warning(message: Warning | str, *rest: Any, **named: Any) -> None:
+    print(message, file=sys.stderr)
+
+
+def wants_colour(stream: Any) -> bool:
+    """Whether to colour what goes to a stream: a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    return bool(stream.isatty()) and not os.environ.get("NO_COLOR")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
