@@ -20,6 +20,7 @@ from rlxlang._version import __version__
 
 if TYPE_CHECKING:
     from rlxlang import optim
+    from rlxlang.debugging import debug_nans
     from rlxlang.device import (
         Device,
         cache_info,
@@ -77,6 +78,7 @@ _EXPORTS = {
     "cat": "rlxlang.scope:cat",
     "check": "rlxlang.loading:check",
     "clear_cache": "rlxlang.device:clear_cache",
+    "debug_nans": "rlxlang.debugging:debug_nans",
     "devices": "rlxlang.device:devices",
     "expr": "rlxlang.loading:expr",
     "fastest_device": "rlxlang.device:fastest_device",
@@ -115,6 +117,7 @@ __all__ = [
     "cat",
     "check",
     "clear_cache",
+    "debug_nans",
     "devices",
     "expr",
     "fastest_device",

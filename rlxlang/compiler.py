@@ -131,6 +131,10 @@ class Traced:
         Raises:
             RlxBackendError: An explicit device cannot run the graph, or no device can.
         """
+        from rlxlang.debugging import WatchedCompiled, is_watching
+
+        if is_watching():
+            return WatchedCompiled(self.graph)
         threads = thread_count()
         wanted = device or self._fastest.get(threads)
         if wanted is None:
@@ -144,7 +148,8 @@ class Traced:
         Raises:
             RlxBackendError: There is none.
         """
-        return self.compiled(None).device
+        threads = thread_count()
+        return self._fastest.get(threads) or self._choose(threads).device
 
     def _compile(self, device: Device, threads: int) -> Compiled:
         with self._lock:

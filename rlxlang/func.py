@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from rlxlang.compiler import Compiled, Traced
+from rlxlang.debugging import is_watching
 from rlxlang.device import Device, thread_count
 from rlxlang.diagnostics import RlxValueError
 from rlxlang.func_training import TrainingMethods
@@ -285,7 +286,7 @@ class Func(TransformMethods, TrainingMethods):
     def _run(self, device: Device | None, inputs: Inputs, named: Mapping[str, object]) -> list[Array]:
         signature = self.traced.signature
         values = signature.by_position(inputs, named)
-        key = (device, thread_count())
+        key = (device, -1 if is_watching() else thread_count())
         call = self._calls.get(key)
         if call is None and key not in self._calls:
             # A function that is run once, as in a training step, does not pay for a bound call.

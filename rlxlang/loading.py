@@ -134,17 +134,6 @@ def expr(source: str, /, **tensors: Any) -> Any:
     return scope.wrap(value.items if isinstance(value, ListValue) else value)
 
 
-def format_source(source: str) -> str:
-    """A text in the canonical layout; comments stay, the meaning stays, formatting twice changes nothing more.
-
-    Raises:
-        RlxSyntaxError: The text is not a program.
-    """
-    from rlxlang.frontend.format import format_source as layout
-
-    return layout(Source(_UNNAMED, source))
-
-
 def _is_path(text: str) -> bool:
     return text.endswith(".rlx") and "\n" not in text
 

@@ -28,6 +28,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "rlxlang.checkpoint",
             "rlxlang.compiler",
             "rlxlang.config",
+            "rlxlang.debugging",
             "rlxlang.device",
             "rlxlang.dispatch_report",
             "rlxlang.func",

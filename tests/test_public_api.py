@@ -62,7 +62,11 @@ def described(name: str) -> Iterator[str]:
     elif inspect.isclass(value):
         bases = ", ".join(base.__name__ for base in value.__bases__)
         yield f"{name}({bases}){'' if issubclass(value, enum.Enum) else signature(value)}"
-        for member, static in sorted(vars(value).items()):
+        members = {}
+        for base in reversed(value.__mro__):
+            if base.__module__.startswith("rlxlang"):
+                members |= vars(base)
+        for member, static in sorted(members.items()):
             if not member.startswith("_"):
                 yield f"  .{member}{signature(static)}"
     elif callable(value):
