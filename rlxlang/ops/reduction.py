@@ -53,7 +53,9 @@ def _widened(function: Callable[..., Any]) -> Callable[..., Any]:
     def reference(x: np.ndarray[Any, Any], *, axes: tuple[int, ...]) -> Any:
         own = from_numpy(x.dtype)
         assert own is not None
-        return function(x, axis=axes, dtype=sum_dtype(own).numpy)
+        wide = sum_dtype(own).numpy
+        # NumPy adds long columns one by one; in float64 that is exact enough to be the measure of the devices.
+        return function(x, axis=axes, dtype=np.float64 if wide == np.float32 else wide).astype(wide)
 
     return reference
 
@@ -147,8 +149,12 @@ def _extremum(name: str, doc: str, function: Callable[..., Any], identity: Calla
     )
 
 
-MAX = _extremum("max", "Largest value over axes; NaN wins, ties share the gradient, none gives the lowest value.", np.max, lowest)
-MIN = _extremum("min", "Smallest value over axes; NaN wins, ties share the gradient, none gives the highest value.", np.min, highest)
+MAX = _extremum(
+    "max", "Largest value over axes; NaN wins, ties share the gradient, none gives the lowest value.", np.max, lowest
+)
+MIN = _extremum(
+    "min", "Smallest value over axes; NaN wins, ties share the gradient, none gives the highest value.", np.min, highest
+)
 
 
 def _logical(name: str, doc: str, function: Callable[..., Any]) -> Op:

@@ -44,7 +44,7 @@ def _total(b: Builder, exponentials: Node, axes: Sequence[int]) -> Node:
 def _softmax(b: Builder, x: Node, *, axis: int) -> Node:
     wide = emit.widen(b, x)
     e = b.emit("exp", shifted(b, wide, (axis,))[0])
-    value = emit.div(b, e, emit.restore_axes(b, _total(b, e, (axis,)), (axis,), x.shape))
+    value = emit.mul(b, e, emit.restore_axes(b, b.emit("recip", _total(b, e, (axis,))), (axis,), x.shape))
     return emit.cast(b, value, x.dtype)
 
 
@@ -121,8 +121,13 @@ def _jvp_log_softmax(b: Builder, node: Node, primals: Sequence[Node], tangents: 
 
 def _weights(b: Builder, node: Node, x: Node) -> Node:
     """The softmax over the reduced axes, from a logsumexp; 0 in rows that are all -inf."""
-    by = emit.drop(b, emit.compare(b, "eq", node, float("-inf")), node)
-    return b.emit("exp", emit.sub(b, x, emit.restore_axes(b, by, node.attrs["axes"], x.shape)))
+    axes = node.attrs["axes"]
+    if not axes:
+        return b.full_like(x, 1)
+    # From the shifted values, not from exp(x - node): far from zero the rounding of the result is no longer small beside 1.
+    e = b.emit("exp", shifted(b, emit.widen(b, x), axes)[0])
+    weights = emit.mul(b, e, emit.restore_axes(b, b.emit("recip", _total(b, e, axes)), axes, x.shape))
+    return emit.cast(b, weights, x.dtype)
 
 
 def _vjp_logsumexp(b: Builder, node: Node, primals: Sequence[Node], ct: Node) -> tuple[Node]:

@@ -34,7 +34,9 @@ def _samples(*options: dict[str, Any]) -> Callable[[np.random.Generator], list[S
     return samples
 
 
-def _row(name: str, doc: str, reference: Callable[..., Any], decompose: Callable[..., Node], *options: dict[str, Any]) -> Op:
+def _row(
+    name: str, doc: str, reference: Callable[..., Any], decompose: Callable[..., Node], *options: dict[str, Any]
+) -> Op:
     return register(
         Op(
             name,
@@ -114,18 +116,19 @@ def _np_norm(x: Array, *, axes: tuple[int, ...], p: float) -> Any:
         return np.min(size, axis=axes, initial=np.inf)
     if p == 0:
         return np.sum(x != 0, axis=axes).astype(x.dtype)
-    return (np.sum(size**p, axis=axes) ** (1 / p)).astype(x.dtype)
+    return (np.sum(size**p, axis=axes, dtype=np.float64) ** (1 / p)).astype(x.dtype)
 
 
 def _np_mean(x: Array, *, axes: tuple[int, ...]) -> Any:
     count = math.prod(x.shape[k] for k in axes)
-    return np.divide(np.sum(x, axis=axes), np.asarray(count, x.dtype))
+    return np.divide(np.sum(x, axis=axes, dtype=np.float64), count).astype(x.dtype)
 
 
 def _np_var(x: Array, *, axes: tuple[int, ...], ddof: int) -> Any:
     count = math.prod(x.shape[k] for k in axes)
-    centre = np.divide(np.sum(x, axis=axes, keepdims=True), np.asarray(count, x.dtype))
-    return np.divide(np.sum(np.square(x - centre), axis=axes), np.asarray(max(count - ddof, 0), x.dtype))
+    wide = x.astype(np.float64)
+    centre = np.divide(np.sum(wide, axis=axes, keepdims=True), count)
+    return np.divide(np.sum(np.square(wide - centre), axis=axes), max(count - ddof, 0)).astype(x.dtype)
 
 
 MEAN = _row("mean", "Mean over axes; NaN over none.", _np_mean, _mean)
