@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -306,3 +307,18 @@ def test_errors_can_be_pickled(model: rlx.Func) -> None:
     with pytest.raises(rlx.RlxShapeError) as caught:
         model.run(x=np.ones((2, 4)))
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_threads_of_python_share_a_function(device: str) -> None:
+    func = rlx.Func("f", lambda s: (s.input("x", ["?n"]) * 2.0).exp().sum())
+    call = func.jit(device)
+    inputs = [np.linspace(0, 1, n, dtype=np.float32) for n in (5, 1000, 5, 70)]
+    want = [func.run_on(device, x=x)[0] for x in inputs]
+
+    def work(k: int) -> bool:
+        return bool(
+            all(run(inputs[k % 4]) == want[k % 4] for run in (call, call.call, lambda x: func.run_on(device, x=x)[0]))
+        )
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(40)))
