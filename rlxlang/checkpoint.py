@@ -70,7 +70,7 @@ def _spelling(name: str, array: Array) -> str:
 
 
 def _raw(array: Array) -> bytes | memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8)) if array.size else b""
+    return array.reshape(-1).view(np.uint8).data if array.size else b""
 
 
 def _replace(target: Path, parts: Sequence[bytes | memoryview]) -> None:
@@ -118,7 +118,9 @@ def read_tensors(path: PathLike) -> tuple[dict[str, Array], dict[str, str]]:
     try:
         header = json.loads(content[8 : 8 + length])
         metadata = dict(header.pop("__metadata__", {}))
-        entries = [(n, str(e["dtype"]), [int(d) for d in e["shape"]], *map(int, e["data_offsets"])) for n, e in header.items()]
+        entries = [
+            (n, str(e["dtype"]), [int(d) for d in e["shape"]], *map(int, e["data_offsets"])) for n, e in header.items()
+        ]
     except (ValueError, KeyError, TypeError, AttributeError):
         _damaged(target, "its header cannot be read")
     data = content[8 + length :]

@@ -201,7 +201,9 @@ def _require_count(schedule: str, name: str, value: int, least: int = 0) -> int:
 def _require_boundaries(schedule: str, what: str, parts: Sequence[Any], boundaries: Sequence[int]) -> tuple[int, ...]:
     steps = tuple(_require_count(schedule, "boundaries", b, least=1) for b in boundaries)
     if len(parts) != len(steps) + 1:
-        raise RlxValueError(f"`{schedule}`: {len(parts)} {what} need {len(parts) - 1} boundaries, {len(steps)} are given")
+        raise RlxValueError(
+            f"`{schedule}`: {len(parts)} {what} need {len(parts) - 1} boundaries, {len(steps)} are given"
+        )
     if any(a >= b for a, b in pairwise(steps)):
         raise RlxValueError(f"`{schedule}`: boundaries increase, {list(steps)} are given")
     return steps

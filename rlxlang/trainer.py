@@ -14,6 +14,7 @@ from rlxlang.checkpoint import read_tensors, write_tensors
 from rlxlang.device import Device
 from rlxlang.diagnostics import RlxRuntimeError, RlxTypeError, RlxValueError
 from rlxlang.resident import aligned_copy
+from rlxlang.trainer_fit import whole_number
 from rlxlang.trainer_step import Scalars, build_step, compile_step
 
 if TYPE_CHECKING:
@@ -76,8 +77,7 @@ class Trainer:
         limit = 0.0 if max_grad_norm is None else float(max_grad_norm)
         if math.isnan(limit):
             raise RlxValueError("`max_grad_norm` is NaN")
-        if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
-            raise RlxValueError(f"`accumulate` is a number of calls, at least 1; {accumulate!r} is given")
+        accumulate = whole_number("accumulate", accumulate, 1)
         func.traced.signature.require_params(func.bindings)
         self._func = func
         self.opt, self.schedule, self.max_grad_norm = opt, schedule, limit

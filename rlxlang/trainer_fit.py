@@ -98,7 +98,7 @@ class ArrayData:
             listed = ", ".join(f"`{n}` has {count}" for n, count in counts.items())
             raise RlxShapeError(f"the data differ in their number of rows: {listed}")
         self.rows = next(iter(counts.values()), 1)
-        self.batch_size = fixed or min(_checked_size(batch_size), max(self.rows, 1))
+        self.batch_size = fixed or min(whole_number("batch_size", batch_size, 1), max(self.rows, 1))
         # A fixed number of rows leaves no room for a smaller last batch.
         self.count = self.rows // fixed if fixed else -(-self.rows // self.batch_size)
         if self.count == 0:
@@ -131,10 +131,15 @@ def _cut_inputs(feeds: Sequence[GraphInput], arrays: Sequence[Array]) -> tuple[l
     return cut, axis or 1
 
 
-def _checked_size(batch_size: int) -> int:
-    if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
-        raise RlxValueError(f"`batch_size` is a number of rows, at least 1; {batch_size!r} is given")
-    return int(batch_size)
+def whole_number(name: str, value: object, least: int) -> int:
+    """A number of rows, epochs and so forth.
+
+    Raises:
+        RlxValueError: It is no integer, or less than `least`.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise RlxValueError(f"`{name}` is a whole number, at least {least}; {value!r} is given")
+    return int(value)
 
 
 class BatchData:
@@ -243,10 +248,9 @@ def fit(
         RlxValueError: A number is out of its range.
         RlxError: As `Trainer.step`.
     """
-    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
-        raise RlxValueError(f"`epochs` is a number, not negative; {epochs!r} is given")
-    if patience is not None and patience < 1:
-        raise RlxValueError(f"`patience` is a number of epochs, at least 1; {patience!r} is given")
+    epochs = whole_number("epochs", epochs, 0)
+    if patience is not None:
+        whole_number("patience", patience, 1)
     from rlxlang.trainer_progress import bar
 
     source = _source(trainer._func, data, DEFAULT_BATCH_SIZE if batch_size is None else batch_size)

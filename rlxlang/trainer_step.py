@@ -128,9 +128,7 @@ def build_step(
 class _Update:
     """Adds state and scalars to the inputs of a step, and the updates to its nodes."""
 
-    def __init__(
-        self, b: Builder, opt: TracedOptimizer, inputs: list[GraphInput], resident: dict[str, Array]
-    ) -> None:
+    def __init__(self, b: Builder, opt: TracedOptimizer, inputs: list[GraphInput], resident: dict[str, Array]) -> None:
         self.b, self.opt, self.inputs, self.resident = b, opt, inputs, resident
         self.in_place: dict[str, str] = {}
         self.scalars: dict[tuple[int, str], Scalars] = {}

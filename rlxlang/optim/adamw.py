@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rlxlang.diagnostics import RlxValueError
-from rlxlang.optim.algorithm import Algorithm, Value
-from rlxlang.optim.arrays import Arithmetic
+from rlxlang.optim.algorithm import Algorithm
+from rlxlang.optim.arrays import Arithmetic, Value
 from rlxlang.optim.groups import require_fraction, require_not_negative
 
 

@@ -21,7 +21,7 @@ from rlxlang.optim.groups import Groups, require_not_negative
 from rlxlang.resident import aligned_zeros
 from rlxlang.types import from_numpy
 
-_STATE_DTYPES = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
+_STATE_DTYPES: dict[str, np.dtype[Any]] = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
 
 
 class Algorithm(Optimizer):
@@ -266,7 +266,7 @@ class Algorithm(Optimizer):
         self._steps.update({name: 0 for name, kept in self._state.items() if kept and name not in parsed})
         return True
 
-    def _parsed(self, state: Mapping[str, Any]) -> dict[str, dict[str, Array]] | None:
+    def _parsed(self, state: object) -> dict[str, dict[str, Array]] | None:
         """Arrays of a state by parameter and slot, or None when it is not one of this algorithm."""
         if not isinstance(state, Mapping) or state.get("algorithm") != self.algorithm:
             return None
@@ -287,18 +287,19 @@ class Algorithm(Optimizer):
 
     def _shape_from(self, slots: Mapping[str, Array]) -> tuple[int, ...] | None:
         """The shape of the parameter that has these slots, or None when no parameter has."""
-        candidates = {a.shape for a in slots.values()}
+        candidates: set[tuple[int, ...]] = {a.shape for a in slots.values()}
         for shape in candidates:
             if self.slots(shape) == {slot: a.shape for slot, a in slots.items()}:
                 return shape
         return None
 
 
-def _require_param(name: str, shape: tuple[int, ...], param: Array) -> None:
-    own = from_numpy(param.dtype) if isinstance(param, np.ndarray) else None
+def _require_param(name: str, shape: tuple[int, ...], param: object) -> None:
+    if not isinstance(param, np.ndarray):
+        raise RlxTypeError(f"the parameter `{name}` is a {type(param).__name__}, an optimizer updates arrays of floats")
+    own = from_numpy(param.dtype)
     if own is None or not own.is_float:
-        kind = param.dtype if isinstance(param, np.ndarray) else type(param).__name__
-        raise RlxTypeError(f"the parameter `{name}` is {kind}, an optimizer updates arrays of floats")
+        raise RlxTypeError(f"the parameter `{name}` is {param.dtype}, an optimizer updates arrays of floats")
     if not param.flags.writeable:
         raise RlxTypeError(
             f"the parameter `{name}` cannot be written to", helps=("optimizers work in place: give a copy",)

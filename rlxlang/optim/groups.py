@@ -59,7 +59,9 @@ def _parse(entry: Mapping[str, Any]) -> Group:
                 helps=tuple(filter(None, (did_you_mean(str(key), _KEYS),))),
             )
     if not isinstance(entry.get("match"), str):
-        raise RlxValueError("a parameter group needs `match`, a pattern of names", helps=('write {"match": "*.bias", …}',))
+        raise RlxValueError(
+            "a parameter group needs `match`, a pattern of names", helps=('write {"match": "*.bias", …}',)
+        )
     for key in ("lr_scale", "weight_decay"):
         if key in entry:
             require_not_negative("groups", **{key: entry[key]})
@@ -67,7 +69,7 @@ def _parse(entry: Mapping[str, Any]) -> Group:
     return Group(entry["match"], float(entry.get("lr_scale", 1.0)), None if decay is None else float(decay))
 
 
-def require_not_negative(optimizer: str, **values: float) -> None:
+def require_not_negative(optimizer: str, **values: object) -> None:
     """Refuse settings that are negative, infinite or no numbers.
 
     Raises:
@@ -75,10 +77,12 @@ def require_not_negative(optimizer: str, **values: float) -> None:
     """
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not (math.isfinite(value) and value >= 0):
-            raise RlxValueError(f"`{optimizer}`: `{name}` is a number that is finite and not negative, {value!r} is given")
+            raise RlxValueError(
+                f"`{optimizer}`: `{name}` is a number that is finite and not negative, {value!r} is given"
+            )
 
 
-def require_fraction(optimizer: str, **values: float) -> None:
+def require_fraction(optimizer: str, **values: object) -> None:
     """Refuse settings outside [0, 1).
 
     Raises:

@@ -48,7 +48,10 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, purpose in COMMANDS.items():
         sub = commands.add_parser(
-            name, help=purpose, description=purpose.capitalize() + ".", formatter_class=argparse.RawDescriptionHelpFormatter
+            name,
+            help=purpose,
+            description=purpose.capitalize() + ".",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if name == command:
             module = import_module(f"rlxlang.tools.{name}")
