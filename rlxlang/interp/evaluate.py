@@ -35,9 +35,7 @@ def read_sizes(graph: Graph, arrays: Mapping[str, Array]) -> dict[str, int]:
             if len(names) == 1 and dim == Dim.axis(names[0]):
                 known = sizes.setdefault(names[0], actual)
                 if known != actual:
-                    raise RlxRuntimeError(
-                        f"`{names[0]}` is {known}, and {actual} in `{entry.name}`", code="E0802"
-                    )
+                    raise RlxRuntimeError(f"`{names[0]}` is {known}, and {actual} in `{entry.name}`", code="E0802")
     return sizes
 
 

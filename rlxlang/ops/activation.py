@@ -79,9 +79,7 @@ CLAMP = elementwise(
     uniform((-2.0, 2.0), (-1.0, -0.5), (0.5, 1.0)),
     (),
     kinds=ORDERED,
-    function=lambda args, attrs, dtype: Apply(
-        "minimum", (Apply("maximum", (args[0], args[1]), dtype), args[2]), dtype
-    ),
+    function=lambda args, attrs, dtype: Apply("minimum", (Apply("maximum", (args[0], args[1]), dtype), args[2]), dtype),
     jvp=_jvp_clamp,
     vjp=_vjp_clamp,
 )
@@ -234,9 +232,7 @@ _composite(
     "softsign", "x / (1 + |x|).", lambda x: x / (1 + np.abs(x)),
     lambda b, x: emit.div(b, x, emit.shift(b, b.emit("abs", x), 1)), _off_kinks(0),
 )  # fmt: skip
-_composite(
-    "tanhshrink", "x - tanh(x).", lambda x: x - np.tanh(x), lambda b, x: emit.sub(b, x, b.emit("tanh", x))
-)
+_composite("tanhshrink", "x - tanh(x).", lambda x: x - np.tanh(x), lambda b, x: emit.sub(b, x, b.emit("tanh", x)))
 
 
 def _negative_branch(b: Builder, x: Node, width: float) -> Node:

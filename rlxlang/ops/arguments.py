@@ -75,7 +75,9 @@ def choice(op: str, value: Any, name: str, allowed: Sequence[str]) -> str:
 def dtype_argument(op: str, value: Any, name: str = "dtype") -> DType:
     """An element type (E0306)."""
     if not isinstance(value, DType):
-        raise TypeProblem("E0306", f"argument `{name}` of `{op}` is a dtype such as F32, and {describe(value)} is given")
+        raise TypeProblem(
+            "E0306", f"argument `{name}` of `{op}` is a dtype such as F32, and {describe(value)} is given"
+        )
     return value
 
 
@@ -104,7 +106,10 @@ def canonical_axes(op: str, axes: Any, rank: int, name: str = "axes") -> tuple[i
         hint = {"max": "maximum", "min": "minimum"}.get(op)
         if isinstance(axes, Node) and hint is not None:
             raise TypeProblem(
-                "E0306", f"`{op}` reduces one tensor over axes", (), f"the larger or smaller of two tensors is `{hint}(a, b)`"
+                "E0306",
+                f"`{op}` reduces one tensor over axes",
+                (),
+                f"the larger or smaller of two tensors is `{hint}(a, b)`",
             )
     given = axes if isinstance(axes, tuple) else (axes,)
     found = [canonical_axis(op, k, rank, name) for k in given]

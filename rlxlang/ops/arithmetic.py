@@ -246,7 +246,9 @@ for _word, _function in _BIT_DOCS:
     constant_valued(
         f"bit_{_word}", f"Bitwise {_word}; logical on Bool.", _function, integers(-9, 9, 2), kinds=BITS, function=_word
     )
-constant_valued("bit_not", "Bitwise complement; logical on Bool.", np.invert, integers(-9, 9, 1), kinds=BITS, function="not")
+constant_valued(
+    "bit_not", "Bitwise complement; logical on Bool.", np.invert, integers(-9, 9, 1), kinds=BITS, function="not"
+)
 
 
 def _masked_count(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:

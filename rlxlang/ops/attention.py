@@ -38,7 +38,9 @@ def _infer(
 ) -> TensorType:
     require_kinds("attention", q.dtype, ("float",))
     if q.rank < 3 or k.rank != q.rank or v.rank != q.rank:
-        raise TypeProblem("E0404", f"`attention` of queries {q}, keys {k}, values {v}: the ranks must agree, 3 at least")
+        raise TypeProblem(
+            "E0404", f"`attention` of queries {q}, keys {k}, values {v}: the ranks must agree, 3 at least"
+        )
     if not q.dtype == k.dtype == v.dtype:
         raise TypeProblem("E0302", f"the dtypes of `attention` differ: {q.dtype}, {k.dtype}, {v.dtype}")
     batch = context.same_shape(q.shape[:-3], k.shape[:-3], "the batch axes of queries and keys")
@@ -199,10 +201,14 @@ def _split_heads(b: Builder, x: Node, heads: int | None, head_dim: int | None, n
     if head_dim is None:
         assert heads is not None
         if not isinstance(width, int) or heads < 1 or width % heads:
-            raise TypeProblem("E0407", f"`attention`: the width {width} of the {name} is not a multiple of {heads} heads")
+            raise TypeProblem(
+                "E0407", f"`attention`: the width {width} of the {name} is not a multiple of {heads} heads"
+            )
         head_dim = width // heads
     if not isinstance(width, int) or head_dim < 1 or width % head_dim:
-        raise TypeProblem("E0407", f"`attention`: the width {width} of the {name} is not a multiple of the head size {head_dim}")
+        raise TypeProblem(
+            "E0407", f"`attention`: the width {width} of the {name} is not a multiple of the head size {head_dim}"
+        )
     count = width // head_dim
     if heads is not None and count != heads:
         raise TypeProblem(
@@ -266,7 +272,9 @@ def _attention(
     if rank < 2 or rank > 4 or any(len(n.shape) != rank for n in nodes):
         raise TypeProblem(
             "E0404",
-            "`attention` takes [B, S, H·D] or [B, H, S, D], and " + ", ".join(str(n.type) for n in nodes) + " are given",
+            "`attention` takes [B, S, H·D] or [B, H, S, D], and "
+            + ", ".join(str(n.type) for n in nodes)
+            + " are given",
         )
     if flat:
         first = _split_heads(b, nodes[0], count, size, "queries")

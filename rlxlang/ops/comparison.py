@@ -26,12 +26,12 @@ for _name, _function, _doc in (
     _kinds = ANY if _name in ("eq", "ne") else ORDERED
     constant_valued(_name, _doc, _function, uniform(*_PAIRS), kinds=_kinds, result=BOOL)
 
-for _name, _function, _doc in (
+for _name, _test, _doc in (
     ("isnan", np.isnan, "Whether a value is NaN."),
     ("isinf", np.isinf, "Whether a value is inf or -inf."),
     ("isfinite", np.isfinite, "Whether a value is neither NaN nor infinite."),
 ):
-    constant_valued(_name, _doc, _function, uniform((-2.0, 2.0)), kinds=FLOAT, result=BOOL)
+    constant_valued(_name, _doc, _test, uniform((-2.0, 2.0)), kinds=FLOAT, result=BOOL)
 
 
 def _infer_select(context: ShapeContext, condition: TensorType, x: TensorType, y: TensorType) -> TensorType:

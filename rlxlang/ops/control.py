@@ -184,7 +184,7 @@ def _jvp(b: Builder, node: Node, primals: Sequence[Node], tangents: Sequence[Nod
     groups = [
         [*a, *(x for x in t if x is not None)] for a, t in zip(_parts(node, primals), _parts(node, given), strict=True)
     ]
-    last, stacked = scan(b, joint, *groups, node.attrs["length"], node.attrs["reverse"])
+    last, stacked = scan(b, joint, groups[0], groups[1], groups[2], node.attrs["length"], node.attrs["reverse"])
     found = iter([*last[carries:], *stacked[n - carries :]])
     return tuple(next(found) if on else None for on in floats)
 

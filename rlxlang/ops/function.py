@@ -97,7 +97,11 @@ elementwise(
     "acos", "Arc cosine in radians.", np.arccos, _INSIDE, _of(lambda b, x, y: emit.neg(b, _circle(b, x))), guarded=True
 )
 elementwise(
-    "atan", "Arc tangent in radians.", np.arctan, _WIDE, _of(lambda b, x, y: _inverse(b, emit.shift(b, emit.square(b, x), 1)))
+    "atan",
+    "Arc tangent in radians.",
+    np.arctan,
+    _WIDE,
+    _of(lambda b, x, y: _inverse(b, emit.shift(b, emit.square(b, x), 1))),
 )
 elementwise("sinh", "Hyperbolic sine.", np.sinh, _WIDE, _of(lambda b, x, y: b.emit("cosh", x)))
 elementwise("cosh", "Hyperbolic cosine.", np.cosh, _WIDE, _of(lambda b, x, y: b.emit("sinh", x)))
@@ -140,7 +144,12 @@ elementwise(
 # ----------------------------------------------------------------------------------------- rounding, sign
 
 elementwise(
-    "abs", "Absolute value; the derivative at 0 is 0.", np.abs, _WIDE, _of(lambda b, x, y: b.emit("sign", x)), kinds=REAL
+    "abs",
+    "Absolute value; the derivative at 0 is 0.",
+    np.abs,
+    _WIDE,
+    _of(lambda b, x, y: b.emit("sign", x)),
+    kinds=REAL,
 )
 constant_valued("sign", "-1, 0 or 1; NaN stays.", np.sign, _WIDE, kinds=REAL)
 constant_valued("floor", "Largest integer not above.", np.floor, _WIDE, kinds=FLOAT)

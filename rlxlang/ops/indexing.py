@@ -239,9 +239,7 @@ def _vjp_set(b: Builder, node: Node, primals: Sequence[Node], ct: Node) -> tuple
     return kept, None, emit.keep(b, spread, emit.take(b, ct, indices, axis))
 
 
-def _batch_scatter(
-    b: Builder, node: Node, args: Sequence[Node], axes: Sequence[int | None], size: DimLike
-) -> Batched:
+def _batch_scatter(b: Builder, node: Node, args: Sequence[Node], axes: Sequence[int | None], size: DimLike) -> Batched:
     axis = node.attrs["axis"]
     x, updates = to_front(b, args[0], axes[0], size), to_front(b, args[2], axes[2], size)
     if axes[1] is None:

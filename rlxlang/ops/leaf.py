@@ -56,7 +56,10 @@ CONSTANT = register(
         ZERO,
         batch_leaf,
         ConstantData(),
-        lambda rng: [Sample((), {"data": Constant(rng.normal(size=(2, 3)))}), Sample((), {"data": Constant(np.float64(2.5))})],
+        lambda rng: [
+            Sample((), {"data": Constant(rng.normal(size=(2, 3)))}),
+            Sample((), {"data": Constant(np.array(2.5))}),
+        ],
     )
 )
 

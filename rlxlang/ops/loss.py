@@ -42,9 +42,7 @@ def _picked(b: Builder, rows: Node, labels: Node) -> Node:
     return emit.reshape(b, b.emit("take_along_axis", rows, column, axis=last), labels.shape)
 
 
-def _decompose_labels(
-    b: Builder, x: Node, labels: Node, *, ignore_index: int | None, label_smoothing: float
-) -> Node:
+def _decompose_labels(b: Builder, x: Node, labels: Node, *, ignore_index: int | None, label_smoothing: float) -> Node:
     last = len(x.shape) - 1
     log_p = b.emit("log_softmax", emit.widen(b, x), axis=last)
     loss = emit.neg(b, _picked(b, log_p, labels))
@@ -57,7 +55,7 @@ def _decompose_labels(
 
 
 def _gradient_labels(b: Builder, node: Node, x: Node, labels: Node) -> Node:
-    """d loss / d logits at every entry: softmax less the (smoothed) one-hot labels; 0 in ignored rows and rows all -inf."""
+    """D loss / d logits at every entry: softmax less the (smoothed) one-hot labels; 0 in ignored rows and rows all -inf."""
     wide = emit.widen(b, x)
     last = len(x.shape) - 1
     smoothing = node.attrs["label_smoothing"]
@@ -243,7 +241,12 @@ def _cross_entropy(b: Builder, logits: Value, targets: Value) -> Node:
 
 surface(
     "softmax_cross_entropy",
-    (tensor("logits"), tensor("labels"), Parameter("ignore_index", "int", None), Parameter("label_smoothing", "float", 0.0)),
+    (
+        tensor("logits"),
+        tensor("labels"),
+        Parameter("ignore_index", "int", None),
+        Parameter("label_smoothing", "float", 0.0),
+    ),
     _softmax_cross_entropy,
     SOFTMAX_CROSS_ENTROPY.doc,
 )

@@ -70,7 +70,9 @@ CAST = register(
         "Conversion to another element type.",
         _infer_cast,
         lambda x, *, dtype: cast_array(x, dtype),
-        lambda b, node, primals, tangents: emit.cast(b, tangents[0], node.dtype) if _both_differentiable(node) else None,
+        lambda b, node, primals, tangents: (
+            emit.cast(b, tangents[0], node.dtype) if _both_differentiable(node) else None
+        ),
         lambda b, node, primals, ct: (emit.cast(b, ct, primals[0].dtype) if _both_differentiable(node) else None,),
         batch_elementwise,
         Elementwise("cast"),
@@ -315,12 +317,14 @@ PAD = register(
         "pad",
         "A number before and after the entries of axes.",
         _infer_pad,
-        lambda x, *, low, high, value: np.pad(x, list(zip(low, high, strict=True)), constant_values=value)
-        if x.ndim
-        else x,
+        lambda x, *, low, high, value: (
+            np.pad(x, list(zip(low, high, strict=True)), constant_values=value) if x.ndim else x
+        ),
         _jvp_pad,
         _vjp_pad,
-        batch_front(lambda attrs, node: {"low": (0, *attrs["low"]), "high": (0, *attrs["high"]), "value": attrs["value"]}),
+        batch_front(
+            lambda attrs, node: {"low": (0, *attrs["low"]), "high": (0, *attrs["high"]), "value": attrs["value"]}
+        ),
         View("pad"),
         lambda rng: [
             Sample((rng.normal(size=(3,)),), {"low": (1,), "high": (2,), "value": 0.5}),

@@ -161,7 +161,9 @@ def _row(name: str, doc: str, centre: bool, counts: Sequence[int]) -> Op:
     )
 
 
-LAYER_NORM = _row("layer_norm", "Last axis centred and scaled to unit variance, then times gamma plus beta.", True, (2,))
+LAYER_NORM = _row(
+    "layer_norm", "Last axis centred and scaled to unit variance, then times gamma plus beta.", True, (2,)
+)
 RMS_NORM = _row("rms_norm", "Last axis scaled to unit mean square, then times gamma (plus beta).", False, (1, 2))
 
 
@@ -190,8 +192,18 @@ def _norm_surface(name: str, always_beta: bool) -> Callable[..., Node]:
 
 
 _EPS = Parameter("eps", "float", 1e-5)
-surface("layer_norm", (tensor("x"), tensor("gamma", None), tensor("beta", None), _EPS), _norm_surface("layer_norm", True), LAYER_NORM.doc)
-surface("rms_norm", (tensor("x"), tensor("gamma", None), tensor("beta", None), _EPS), _norm_surface("rms_norm", False), RMS_NORM.doc)
+surface(
+    "layer_norm",
+    (tensor("x"), tensor("gamma", None), tensor("beta", None), _EPS),
+    _norm_surface("layer_norm", True),
+    LAYER_NORM.doc,
+)
+surface(
+    "rms_norm",
+    (tensor("x"), tensor("gamma", None), tensor("beta", None), _EPS),
+    _norm_surface("rms_norm", False),
+    RMS_NORM.doc,
+)
 
 
 def _l2_normalize(b: Builder, x: Value, axes: Any = -1, eps: Any = 1e-12) -> Node:
@@ -202,5 +214,9 @@ def _l2_normalize(b: Builder, x: Value, axes: Any = -1, eps: Any = 1e-12) -> Nod
     return emit.div(b, node, emit.restore_axes(b, b.emit("maximum", length, floor), over, node.shape))
 
 
-surface("l2_normalize", (tensor("x"), Parameter("axes", "axes", -1), Parameter("eps", "float", 1e-12)), _l2_normalize, "x divided by its 2-norm over axes.")
-
+surface(
+    "l2_normalize",
+    (tensor("x"), Parameter("axes", "axes", -1), Parameter("eps", "float", 1e-12)),
+    _l2_normalize,
+    "x divided by its 2-norm over axes.",
+)

@@ -14,7 +14,13 @@ Partial: TypeAlias = Callable[[Builder, tuple[Node, ...], Node], Node]
 
 Batched: TypeAlias = tuple[Node, int | None]
 
-_KIND_WORDS = {"float": "float", "int": "signed integer", "uint": "unsigned integer", "bool": "Bool", "complex": "complex"}
+_KIND_WORDS = {
+    "float": "float",
+    "int": "signed integer",
+    "uint": "unsigned integer",
+    "bool": "Bool",
+    "complex": "complex",
+}
 
 
 # --------------------------------------------------------------------------------------------- shape rules
@@ -40,7 +46,9 @@ def infer_elementwise(op: str, kinds: Sequence[str], result: DType | None = None
         shape = first.shape
         for other in types[1:]:
             if other.dtype != first.dtype:
-                raise TypeProblem("E0302", f"the dtypes of the operands of `{op}` differ: {first.dtype} and {other.dtype}")
+                raise TypeProblem(
+                    "E0302", f"the dtypes of the operands of `{op}` differ: {first.dtype} and {other.dtype}"
+                )
             shape = context.same_shape(shape, other.shape, f"the shapes of the operands of `{op}`")
         return TensorType(result or first.dtype, shape)
 
@@ -101,7 +109,9 @@ def jvp_linear(b: Builder, node: Node, primals: Sequence[Node], tangents: Sequen
 def jvp_multilinear(b: Builder, node: Node, primals: Sequence[Node], tangents: Sequence[Node | None]) -> Node | None:
     """The tangent of an op that is linear in each operand: the sum over operands of the op with one replaced."""
     terms = [
-        b.emit(node.op, *primals[:k], t, *primals[k + 1 :], **node.attrs) for k, t in enumerate(tangents) if t is not None
+        b.emit(node.op, *primals[:k], t, *primals[k + 1 :], **node.attrs)
+        for k, t in enumerate(tangents)
+        if t is not None
     ]
     return emit.add_present(b, *terms)
 

@@ -14,6 +14,7 @@ from rlxlang.ops.broadcasting import (
     as_float,
     as_node,
     binary,
+    broadcast,
     common_dtype,
     operands,
     require_value,
@@ -109,11 +110,21 @@ surface("floor_div", _PAIR, _whole("floor_div"), "Floor of the quotient (`a div 
 surface("mod", _PAIR, _whole("mod"), "Remainder with the sign of the divisor (`a % b`).")
 surface("rem", _PAIR, _whole("rem"), "Remainder with the sign of the dividend.")
 surface("pow", _PAIR, power, "Power (`x ** y`).")
-surface("pow_scalar", (tensor("x"), Parameter("exponent", "float")), lambda b, x, exponent: power(b, x, exponent), "Power by a number.")
+surface(
+    "pow_scalar",
+    (tensor("x"), Parameter("exponent", "float")),
+    lambda b, x, exponent: power(b, x, exponent),
+    "Power by a number.",
+)
 surface("neg", (tensor("x"),), _neg, "Negation (`-x`).")
 surface("maximum", _PAIR, _ordered("maximum"), "The larger of two; NaN wins, ties share the gradient.")
 surface("minimum", _PAIR, _ordered("minimum"), "The smaller of two; NaN wins, ties share the gradient.")
-surface("atan2", (tensor("y"), tensor("x")), lambda b, y, x: _float_pair("atan2")(b, y, x), "Angle of the point (x, y) in radians.")
+surface(
+    "atan2",
+    (tensor("y"), tensor("x")),
+    lambda b, y, x: _float_pair("atan2")(b, y, x),
+    "Angle of the point (x, y) in radians.",
+)
 surface("hypot", _PAIR, _float_pair("hypot"), "sqrt(x² + y²) without overflow.")
 
 
@@ -125,9 +136,7 @@ def _fma(b: Builder, a: Value, y: Value, c: Value) -> Node:
     return b.emit("fma", *operands(b, "fma", values, dtype))
 
 
-surface(
-    "fma", (tensor("a"), tensor("b"), tensor("c")), lambda builder, /, a, b, c: _fma(builder, a, b, c), "a·b + c."
-)
+surface("fma", (tensor("a"), tensor("b"), tensor("c")), lambda builder, /, a, b, c: _fma(builder, a, b, c), "a·b + c.")
 surface("square", (tensor("x"),), lambda b, x: power(b, as_node(b, x), 2), "x · x.")
 surface(
     "lerp",
@@ -190,7 +199,14 @@ for _name, _words in (
     ("eq", "equal"), ("ne", "not equal"), ("lt", "less"), ("le", "less or equal"),
     ("gt", "greater"), ("ge", "greater or equal"),
 ):  # fmt: skip
-    surface(_name, _PAIR, _ordered(_name), f"Whether x is {_words} to y, elementwise." if "equal" in _words else f"Whether x is {_words} than y, elementwise.")
+    surface(
+        _name,
+        _PAIR,
+        _ordered(_name),
+        f"Whether x is {_words} to y, elementwise."
+        if "equal" in _words
+        else f"Whether x is {_words} than y, elementwise.",
+    )
 
 
 def _float_test(name: str, for_integers: bool) -> Build:
@@ -214,8 +230,6 @@ def where(b: Builder, condition: Value, x: Value, y: Value, name: str = "where")
         require_value(name, value)
     branches = [as_node(b, v, common_dtype(name, (x, y))) for v in (x, y)]
     dtype = common_dtype(name, (x, y))
-    from rlxlang.ops.broadcasting import broadcast
-
     parts = broadcast(b, name, [truth(b, condition), *(emit.cast(b, v, dtype) for v in branches)])
     return b.emit("select", *parts)
 
@@ -232,7 +246,10 @@ def _masked_fill(b: Builder, x: Value, mask: Value, value: Value) -> Node:
 
 
 surface(
-    "masked_fill", (tensor("x"), tensor("mask"), tensor("value")), _masked_fill, "The value where the mask holds, else x."
+    "masked_fill",
+    (tensor("x"), tensor("mask"), tensor("value")),
+    _masked_fill,
+    "The value where the mask holds, else x.",
 )
 
 
@@ -244,14 +261,11 @@ def _extreme_number(dtype: DType, sign: int) -> Any:
     return dtype.integer_range[1 if sign > 0 else 0]
 
 
-def _clamp(b: Builder, x: Value, min: Value | None = None, max: Value | None = None) -> Node:  # noqa: A002
+def _clamp(b: Builder, x: Value, min: Value | None = None, max: Value | None = None) -> Node:
     bounds = tuple(v for v in (min, max) if v is not None)
     if not bounds:
         return as_node(b, x)
-    if isinstance(x, Node) and x.dtype == BOOL and _is_bool(bounds):
-        dtype = BOOL
-    else:
-        dtype = common_dtype("clamp", (x, *bounds))
+    dtype = common_dtype("clamp", (x, *bounds))
     low = b.full(_extreme_number(dtype, -1), dtype) if min is None else min
     high = b.full(_extreme_number(dtype, 1), dtype) if max is None else max
     return b.emit("clamp", *operands(b, "clamp", (x, low, high), dtype))
@@ -265,8 +279,8 @@ surface(
     "x limited to min … max; the derivative is 1 at the bounds.",
     "clip",
 )
-surface("clamp_min", (tensor("x"), tensor("min")), lambda b, x, min: _clamp(b, x, min), "x, at least min.")  # noqa: A006
-surface("clamp_max", (tensor("x"), tensor("max")), lambda b, x, max: _clamp(b, x, None, max), "x, at most max.")  # noqa: A006
+surface("clamp_min", (tensor("x"), tensor("min")), lambda b, x, min: _clamp(b, x, min), "x, at least min.")
+surface("clamp_max", (tensor("x"), tensor("max")), lambda b, x, max: _clamp(b, x, None, max), "x, at most max.")
 
 # ----------------------------------------------------------------------------------------- functions of one number
 
@@ -295,10 +309,8 @@ def _keeping_integers(name: str, on_integers: Callable[[Builder, Node], Node], b
     return build
 
 
-for _name in ("abs", "sign"):
-    surface(
-        _name, (tensor("x"),), _keeping_integers(_name, lambda b, x, n=_name: b.emit(n, x), False), OPS[_name].doc
-    )
+surface("abs", (tensor("x"),), _keeping_integers("abs", lambda b, x: b.emit("abs", x), False), OPS["abs"].doc)
+surface("sign", (tensor("x"),), _keeping_integers("sign", lambda b, x: b.emit("sign", x), False), OPS["sign"].doc)
 for _name in ("round", "floor", "ceil", "trunc"):
     surface(_name, (tensor("x"),), _keeping_integers(_name, lambda b, x: x, True), OPS[_name].doc)
 
@@ -332,7 +344,7 @@ _with_number("hardshrink", "width", 0.5)
 def _cast(b: Builder, x: Value, dtype: Any) -> Node:
     target = dtype_argument("cast", dtype)
     if not isinstance(x, Node):
-        return as_node(b, x, None) if x is None else emit.cast(b, as_node(b, x), target)
+        return emit.cast(b, as_node(b, x), target)
     return emit.cast(b, x, target)
 
 

@@ -18,7 +18,12 @@ def _matrices(b: Builder, op: str, x: Value, y: Value) -> tuple[Node, Node]:
     left, right = promoted(b, op, (x, y))
     for node in (left, right):
         if not node.shape:
-            raise TypeProblem("E0404", f"`{op}` takes vectors, matrices or batches of them, and a scalar is given", (), "`*` scales a tensor")
+            raise TypeProblem(
+                "E0404",
+                f"`{op}` takes vectors, matrices or batches of them, and a scalar is given",
+                (),
+                "`*` scales a tensor",
+            )
     return left, right
 
 
@@ -54,7 +59,7 @@ def matmul(b: Builder, x: Value, y: Value, op: str = "@", transposed: bool = Fal
 
 
 def linear(b: Builder, x: Value, w: Value, bias: Value | None = None) -> Node:
-    """x · wᵀ + bias with the weight `[out, in]`."""
+    """X · wᵀ + bias with the weight `[out, in]`."""
     left, right = _matrices(b, "linear", x, w)
     if len(right.shape) != 2:
         raise TypeProblem("E0404", f"the weight of `linear` is a matrix [out, in], and {right.type} is given")
@@ -108,9 +113,13 @@ def _tensordot(b: Builder, x: Value, y: Value, axes: Any = 2) -> Node:
             tuple(canonical_axis("tensordot", k, q, "axes") for k in second),
         )
     else:
-        raise TypeProblem("E0306", f"argument `axes` of `tensordot` is a number or two lists, and {describe(axes)} is given")
+        raise TypeProblem(
+            "E0306", f"argument `axes` of `tensordot` is a number or two lists, and {describe(axes)} is given"
+        )
     if len(pairs[0]) != len(pairs[1]):
-        raise TypeProblem("E0408", f"`tensordot` sums {len(pairs[0])} axes of one and {len(pairs[1])} of the other operand")
+        raise TypeProblem(
+            "E0408", f"`tensordot` sums {len(pairs[0])} axes of one and {len(pairs[1])} of the other operand"
+        )
     return emit.dot(b, left, right, pairs)
 
 
@@ -140,7 +149,9 @@ def _matrix_power(b: Builder, x: Value, n: Any) -> Node:
     node = as_node(b, x)
     exponent = static_int("matrix_power", n, "n")
     if len(node.shape) < 2 or exponent < 1:
-        raise TypeProblem("E0350", f"`matrix_power` takes square matrices and a power of 1 or more, given {node.type} and {exponent}")
+        raise TypeProblem(
+            "E0350", f"`matrix_power` takes square matrices and a power of 1 or more, given {node.type} and {exponent}"
+        )
     result: Node | None = None
     square = node
     while exponent:
@@ -164,18 +175,34 @@ def _trace(b: Builder, x: Value) -> Node:
 
 
 surface("matmul", _PAIR, _mm, "Matrix product as NumPy's: vectors promote, leading axes broadcast (`x @ y`).", "mm")
-surface("matmul_t", _PAIR, lambda b, x, y: matmul(b, x, y, "matmul_t", transposed=True), "Matrix product with the transpose of y.")
-surface("linear", (tensor("x"), tensor("w"), tensor("b", None)), lambda builder, /, x, w, b: linear(builder, x, w, b), "x·wᵀ + b with the weight w [out, in].")
+surface(
+    "matmul_t",
+    _PAIR,
+    lambda b, x, y: matmul(b, x, y, "matmul_t", transposed=True),
+    "Matrix product with the transpose of y.",
+)
+surface(
+    "linear",
+    (tensor("x"), tensor("w"), tensor("b", None)),
+    lambda builder, /, x, w, b: linear(builder, x, w, b),
+    "x·wᵀ + b with the weight w [out, in].",
+)
 surface(
     "linear_act",
     (tensor("x"), tensor("w"), tensor("b", None), Parameter("act", "str", "relu")),
     lambda builder, /, x, w, b, act: _linear_act(builder, x, w, b, act),
     "An activation of `linear(x, w, b)`.",
 )
-surface("dot", _PAIR, _dot, "Product over the last axis of x and the last but one of y; of vectors their inner product.")
+surface(
+    "dot", _PAIR, _dot, "Product over the last axis of x and the last but one of y; of vectors their inner product."
+)
 surface("outer", _PAIR, _outer, "All products of two flattened tensors.")
 surface("tensordot", (*_PAIR, Parameter("axes", "any", 2)), _tensordot, "Product summed over some axes.")
-surface("dot_general", (*_PAIR, Parameter("contract", "any"), Parameter("batch", "any", ((), ()))), _dot_general, "Product summed over pairs of axes, with batch axes first.")
+surface(
+    "dot_general",
+    (*_PAIR, Parameter("contract", "any"), Parameter("batch", "any", ((), ()))),
+    _dot_general,
+    "Product summed over pairs of axes, with batch axes first.",
+)
 surface("matrix_power", (tensor("x"), Parameter("n", "int")), _matrix_power, "Repeated matrix product.")
 surface("trace", (tensor("x"),), _trace, "Sum of the diagonal of matrices.")
-

@@ -28,7 +28,9 @@ def _check_constant(op: str, indices: Node, x: Node, axis: int) -> None:
         return
     wrong = data[(data < -size) | (data >= size)]
     if wrong.size:
-        raise TypeProblem("E0406", f"`{op}`: index {wrong.flat[0]} is out of range for axis {axis} of {shape_text(x.shape)}")
+        raise TypeProblem(
+            "E0406", f"`{op}`: index {wrong.flat[0]} is out of range for axis {axis} of {shape_text(x.shape)}"
+        )
 
 
 def take(b: Builder, x: Value, indices: Any, axis: Any = 0, op: str = "take") -> Node:
@@ -73,10 +75,26 @@ def _scatter(b: Builder, x: Value, indices: Any, updates: Value, axis: Any = 0, 
     return b.emit(f"scatter_{word}", node, places, filled, axis=k)
 
 
-surface("take", (tensor("x"), tensor("indices"), _AXIS0), take, "Entries along an axis at the positions of an integer tensor.", "gather")
-surface("index_select", (tensor("x"), Parameter("axis", "axis"), tensor("indices")), _index_select, "Entries along an axis at integer positions.")
+surface(
+    "take",
+    (tensor("x"), tensor("indices"), _AXIS0),
+    take,
+    "Entries along an axis at the positions of an integer tensor.",
+    "gather",
+)
+surface(
+    "index_select",
+    (tensor("x"), Parameter("axis", "axis"), tensor("indices")),
+    _index_select,
+    "Entries along an axis at integer positions.",
+)
 surface("embed", (tensor("table"), tensor("ids")), _embed, "Rows of a table.")
-surface("take_along_axis", (tensor("x"), tensor("indices"), Parameter("axis", "axis", -1)), _take_along, "One entry along an axis per place.")
+surface(
+    "take_along_axis",
+    (tensor("x"), tensor("indices"), Parameter("axis", "axis", -1)),
+    _take_along,
+    "One entry along an axis per place.",
+)
 surface(
     "scatter",
     (tensor("x"), tensor("indices"), tensor("updates"), _AXIS0, Parameter("mode", "str", "set")),
@@ -95,4 +113,3 @@ surface(
     lambda b, x, indices, updates, axis: _scatter(b, x, indices, updates, axis, "set"),
     "x with entries along an axis replaced; the last of equal positions wins.",
 )
-

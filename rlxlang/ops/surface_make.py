@@ -51,7 +51,7 @@ def _arange(b: Builder, start: Any, stop: Any = None, step: Any = 1, dtype: Any 
     whole = all(isinstance(v, (int, Dim)) and not isinstance(v, bool) for v in (start, stop, step))
     target: DType = dtype_argument("arange", dtype) if dtype is not None else I32 if whole else F32
     if any(isinstance(v, Dim) for v in (start, stop)):
-        by = static_int("arange", step, "step")
+        by: float = static_int("arange", step, "step")
         if by != 1:
             raise TypeProblem("E0350", f"`arange` to a dynamic size has step 1, and {by} is given")
         count: DimLike = stop - start
@@ -136,7 +136,13 @@ def _one_hot(b: Builder, indices: Value, n: Any, dtype: Any = F32) -> Node:
 
 surface("zeros", (_DIMS, _F32), _filled("zeros", 0), "A tensor of zeros.", method=False)
 surface("ones", (_DIMS, _F32), _filled("ones", 1), "A tensor of ones.", method=False)
-surface("full", (_DIMS, Parameter("value", "tensor"), Parameter("dtype", "dtype", None)), _full, "A tensor filled with a number.", method=False)
+surface(
+    "full",
+    (_DIMS, Parameter("value", "tensor"), Parameter("dtype", "dtype", None)),
+    _full,
+    "A tensor filled with a number.",
+    method=False,
+)
 surface("zeros_like", (tensor("x"),), _like(0), "Zeros of the type of x.")
 surface("ones_like", (tensor("x"),), _like(1), "Ones of the type of x.")
 surface("full_like", (tensor("x"), Parameter("value", "tensor")), _full_like, "A number in the type of x.")
@@ -147,9 +153,30 @@ surface(
     "Numbers from start (0 if left out) up to stop; I32, or F32 when a bound is a float.",
     method=False,
 )  # fmt: skip
-surface("linspace", (Parameter("start", "float"), Parameter("stop", "float"), Parameter("count", "int"), _F32), _linspace, "Evenly spaced numbers, both ends included.", method=False)
+surface(
+    "linspace",
+    (Parameter("start", "float"), Parameter("stop", "float"), Parameter("count", "int"), _F32),
+    _linspace,
+    "Evenly spaced numbers, both ends included.",
+    method=False,
+)
 surface("eye", (Parameter("n", "dim"), Parameter("m", "dim", None), _F32), _eye, "Ones on the diagonal.", method=False)
-surface("tril", (tensor("x"), Parameter("diagonal", "int", 0)), _triangle("tril", "le"), "Zeros above a diagonal of the last two axes.")
-surface("triu", (tensor("x"), Parameter("diagonal", "int", 0)), _triangle("triu", "ge"), "Zeros below a diagonal of the last two axes.")
+surface(
+    "tril",
+    (tensor("x"), Parameter("diagonal", "int", 0)),
+    _triangle("tril", "le"),
+    "Zeros above a diagonal of the last two axes.",
+)
+surface(
+    "triu",
+    (tensor("x"), Parameter("diagonal", "int", 0)),
+    _triangle("triu", "ge"),
+    "Zeros below a diagonal of the last two axes.",
+)
 surface("diag", (tensor("x"),), _diag, "The diagonal of matrices, or the matrix with a diagonal.")
-surface("one_hot", (tensor("indices"), Parameter("n", "dim"), _F32), _one_hot, "Ones at the indices along a new last axis; zeros for an index out of range.")
+surface(
+    "one_hot",
+    (tensor("indices"), Parameter("n", "dim"), _F32),
+    _one_hot,
+    "Ones at the indices along a new last axis; zeros for an index out of range.",
+)

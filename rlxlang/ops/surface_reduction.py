@@ -116,9 +116,7 @@ def _position(name: str) -> Callable[..., Node]:
 
 
 for _name in ("argmax", "argmin"):
-    surface(
-        _name, (tensor("x"), Parameter("axis", "axis", None), _KEEP), _position(_name), OPS[_name].doc
-    )
+    surface(_name, (tensor("x"), Parameter("axis", "axis", None), _KEEP), _position(_name), OPS[_name].doc)
 
 
 def _prefix(name: str) -> Callable[..., Node]:
@@ -138,7 +136,12 @@ def _prefix(name: str) -> Callable[..., Node]:
 for _name in ("cumsum", "cumprod", "cummax", "cummin"):
     surface(
         _name,
-        (tensor("x"), Parameter("axis", "axis", -1), Parameter("exclusive", "bool", False), Parameter("reverse", "bool", False)),
+        (
+            tensor("x"),
+            Parameter("axis", "axis", -1),
+            Parameter("exclusive", "bool", False),
+            Parameter("reverse", "bool", False),
+        ),
         _prefix(_name),
         OPS[_name].doc,
     )

@@ -112,7 +112,9 @@ def _squeeze(b: Builder, x: Value, axis: Any = None) -> Node:
     places = canonical_axes("squeeze", axis, len(node.shape), "axis")
     for k in places:
         if node.shape[k] != 1:
-            raise TypeProblem("E0405", f"`squeeze`: axis {k} of {shape_text(node.shape)} has size {node.shape[k]}, not 1")
+            raise TypeProblem(
+                "E0405", f"`squeeze`: axis {k} of {shape_text(node.shape)} has size {node.shape[k]}, not 1"
+            )
     return emit.reshape(b, node, emit.without_axes(node.shape, places))
 
 
@@ -145,7 +147,7 @@ def _bound(value: Any, dim: DimLike, default: DimLike, op: str) -> DimLike:
             value = value + dim
             if isinstance(value, int):
                 value = max(value, 0)
-    return minimum(value, dim) if isinstance(value, int) and isinstance(dim, int) else value  # type: ignore[no-any-return]
+    return minimum(value, dim) if isinstance(value, int) and isinstance(dim, int) else value
 
 
 def slice_range(b: Builder, x: Node, axis: int, bounds: RangeValue, op: str = "slice") -> Node:
@@ -186,7 +188,7 @@ def _backwards(b: Builder, x: Node, axis: int, bounds: RangeValue, step: int, op
     return emit.slice_axis(b, flipped, axis, first, last, step)
 
 
-def _narrow(b: Builder, x: Value, axis: Any, start: Any, len: Any) -> Node:  # noqa: A002
+def _narrow(b: Builder, x: Value, axis: Any, start: Any, len: Any) -> Node:
     node = as_node(b, x)
     rank = node.tensor.rank
     k = canonical_axis("narrow", axis, rank)
@@ -233,7 +235,8 @@ def _split(b: Builder, x: Value, axis: Any, parts: Any) -> tuple[Node, ...]:
     node = as_node(b, x)
     k = canonical_axis("split", axis, len(node.shape))
     sizes = _sizes(b, node.shape[k], parts)
-    found, start = [], 0
+    found = []
+    start: DimLike = 0
     for size in sizes:
         found.append(emit.slice_axis(b, node, k, start, start + size))
         start = start + size
@@ -379,29 +382,85 @@ def _meshgrid(b: Builder, xs: Any) -> tuple[Node, ...]:
         if len(node.shape) != 1:
             raise TypeProblem("E0404", f"`meshgrid` takes vectors, and {node.type} is given")
     count = len(nodes)
-    lines = [
-        emit.reshape(b, n, tuple(n.shape[0] if j == k else 1 for j in range(count))) for k, n in enumerate(nodes)
-    ]
+    lines = [emit.reshape(b, n, tuple(n.shape[0] if j == k else 1 for j in range(count))) for k, n in enumerate(nodes)]
     return tuple(broadcast(b, "meshgrid", lines))
 
 
 _DIMS = Parameter("dims", "dims")
-surface("reshape", (_X, _DIMS), reshape, "The elements in row-major order under other dims, one of which may be -1.", "view", variadic=True)
-surface("transpose", (_X, Parameter("perm", "perm", None)), _transpose, "Axes in another order; reversed without one.", "permute", variadic=True)
+surface(
+    "reshape",
+    (_X, _DIMS),
+    reshape,
+    "The elements in row-major order under other dims, one of which may be -1.",
+    "view",
+    variadic=True,
+)
+surface(
+    "transpose",
+    (_X, Parameter("perm", "perm", None)),
+    _transpose,
+    "Axes in another order; reversed without one.",
+    "permute",
+    variadic=True,
+)
 surface("t", (_X,), _t, "The last two axes swapped.")
-surface("flatten", (_X, Parameter("start", "axis", 0), Parameter("stop", "axis", -1)), _flatten, "Axes start … stop merged into one.")
+surface(
+    "flatten",
+    (_X, Parameter("start", "axis", 0), Parameter("stop", "axis", -1)),
+    _flatten,
+    "Axes start … stop merged into one.",
+)
 surface("unsqueeze", (_X, Parameter("axis", "axes")), _unsqueeze, "A new axis of size 1.", "expand_dims")
 surface("squeeze", (_X, Parameter("axis", "axes", None)), _squeeze, "Without axes of size 1.")
 surface("squeeze_all", (_X,), _squeeze_all, "Without all axes of size 1.")
 surface("broadcast_to", (_X, _DIMS), _broadcast_to, "Stretched to a shape; -1 keeps a size.", "expand", variadic=True)
-surface("narrow", (_X, _AXIS, Parameter("start", "dim"), Parameter("len", "dim")), _narrow, "`len` entries of an axis from `start`.")
-surface("slice", (_X, Parameter("ranges", "any")), _slice, "Entries within a range for each of the first axes.", variadic=True)
-surface("split", (_X, _AXIS, Parameter("sizes", "any")), _split, "Parts along an axis: of given sizes, or that many near-equal ones.")
-surface("chunk", (_X, Parameter("chunks", "int"), Parameter("axis", "axis", 0)), _chunk, "That many near-equal parts along an axis.")
-surface("concat", (Parameter("xs", "tensors"), Parameter("axis", "axis", 0)), _concat, "Tensors joined along an axis.", "cat", method=False)
-surface("stack", (Parameter("xs", "tensors"), Parameter("axis", "axis", 0)), stack, "Tensors of one shape along a new axis.", method=False)
+surface(
+    "narrow",
+    (_X, _AXIS, Parameter("start", "dim"), Parameter("len", "dim")),
+    _narrow,
+    "`len` entries of an axis from `start`.",
+)
+surface(
+    "slice",
+    (_X, Parameter("ranges", "any")),
+    _slice,
+    "Entries within a range for each of the first axes.",
+    variadic=True,
+)
+surface(
+    "split",
+    (_X, _AXIS, Parameter("sizes", "any")),
+    _split,
+    "Parts along an axis: of given sizes, or that many near-equal ones.",
+)
+surface(
+    "chunk",
+    (_X, Parameter("chunks", "int"), Parameter("axis", "axis", 0)),
+    _chunk,
+    "That many near-equal parts along an axis.",
+)
+surface(
+    "concat",
+    (Parameter("xs", "tensors"), Parameter("axis", "axis", 0)),
+    _concat,
+    "Tensors joined along an axis.",
+    "cat",
+    method=False,
+)
+surface(
+    "stack",
+    (Parameter("xs", "tensors"), Parameter("axis", "axis", 0)),
+    stack,
+    "Tensors of one shape along a new axis.",
+    method=False,
+)
 surface("tile", (_X, Parameter("counts", "dims")), _tile, "The whole repeated along each axis.", variadic=True)
-surface("repeat_interleave", (_X, Parameter("count", "dim"), Parameter("axis", "axis", 0)), _repeat_interleave, "Every entry of an axis repeated.")
+surface(
+    "repeat_interleave",
+    (_X, Parameter("count", "dim"), Parameter("axis", "axis", 0)),
+    _repeat_interleave,
+    "Every entry of an axis repeated.",
+)
 surface(
     "pad",
     (_X, Parameter("axis", "any"), Parameter("before", "dim", None), Parameter("after", "dim", 0), Parameter("value", "float", 0)),
@@ -411,13 +470,33 @@ surface(
 surface("flip", (_X, Parameter("axes", "axes", None)), _flip, "Reversed order along axes.")
 surface("roll", (_X, _AXIS, Parameter("shift", "int")), _roll, "Entries moved along an axis, around its end.")
 surface("diff", (_X, Parameter("axis", "axis", -1)), _diff, "Differences of neighbours along an axis.")
-surface("moveaxis", (_X, Parameter("source", "axis"), Parameter("target", "axis")), _moveaxis, "One axis at another position.")
-surface("swapaxes", (_X, Parameter("a", "axis"), Parameter("b", "axis")), lambda builder, /, x, a, b: _swapaxes(builder, x, a, b), "Two axes exchanged.")
-surface("meshgrid", (Parameter("xs", "tensors"),), _meshgrid, "Vectors spread over a common grid.", variadic=True, method=False)
+surface(
+    "moveaxis",
+    (_X, Parameter("source", "axis"), Parameter("target", "axis")),
+    _moveaxis,
+    "One axis at another position.",
+)
+surface(
+    "swapaxes",
+    (_X, Parameter("a", "axis"), Parameter("b", "axis")),
+    lambda builder, /, x, a, b: _swapaxes(builder, x, a, b),
+    "Two axes exchanged.",
+)
+surface(
+    "meshgrid",
+    (Parameter("xs", "tensors"),),
+    _meshgrid,
+    "Vectors spread over a common grid.",
+    variadic=True,
+    method=False,
+)
 
 # Methods of tensors that differ from the function of the same name.
 METHODS: dict[str, Surface] = {
     "select": Surface(
-        "select", (_X, _AXIS, Parameter("index", "dim")), _select_index, "The entries at one position of an axis, which vanishes."
+        "select",
+        (_X, _AXIS, Parameter("index", "dim")),
+        _select_index,
+        "The entries at one position of an axis, which vanishes.",
     )
 }

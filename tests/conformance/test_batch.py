@@ -1,0 +1,68 @@
+"""Batching rules are loops: every mix of batched and shared operands, batch axes anywhere."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from rlxlang.interp import evaluate
+from rlxlang.ir import Graph, Op, Sample
+from rlxlang.transforms import jvp, vjp, vmap
+from tests.oracles import Array, arrays_of, assert_close, cases, float_inputs, graph_of
+
+LANES = 3
+CASES = [pytest.param(op, s, id=name) for name, op, s in cases() if s.args]
+
+
+def _lanes(array: Array, rng: np.random.Generator) -> list[Array]:
+    """Different operands of one kind: a permutation of the entries keeps each in the domain of the op."""
+    flat = [rng.permutation(array.reshape(-1)).reshape(array.shape) for _ in range(LANES - 1)]
+    return [array, *flat]
+
+
+def _check(graph: Graph, arrays: dict[str, Array], axes: dict[str, int], rng: np.random.Generator) -> None:
+    lanes = {n: _lanes(arrays[n], rng) for n in axes}
+    stacked = {n: np.stack(lanes[n], axes[n]) if n in axes else a for n, a in arrays.items()}
+    found = evaluate(vmap(graph, axes, LANES), stacked)
+    loop = [evaluate(graph, {n: lanes[n][k] if n in axes else a for n, a in arrays.items()}) for k in range(LANES)]
+    for k, value in enumerate(found):
+        assert_close(value, np.stack([results[k] for results in loop]), factor=100)
+
+
+@pytest.mark.parametrize(("op", "sample"), CASES)
+def test_batch_is_a_loop(op: Op, sample: Sample, rng: np.random.Generator) -> None:
+    graph, arrays = graph_of(op, sample), arrays_of(sample)
+    for mix in product((False, True), repeat=len(arrays)):
+        if any(mix):
+            chosen = [n for n, on in zip(arrays, mix, strict=True) if on]
+            _check(graph, arrays, {n: int(rng.integers(0, arrays[n].ndim + 1)) for n in chosen}, rng)
+            _check(graph, arrays, {n: arrays[n].ndim for n in chosen}, rng)
+
+
+@pytest.mark.parametrize(("op", "sample"), CASES)
+def test_batch_of_a_dynamic_number(op: Op, sample: Sample) -> None:
+    graph, arrays = graph_of(op, sample), arrays_of(sample)
+    name = next(iter(arrays))
+    whole = vmap(graph, {name: 0})
+    for count in (1, 2):
+        stacked = arrays | {name: np.stack([arrays[name]] * count)}
+        for value, one in zip(evaluate(whole, stacked), evaluate(graph, arrays), strict=True):
+            assert_close(value, np.stack([one] * count), factor=100)
+
+
+@pytest.mark.parametrize(("op", "sample"), CASES)
+def test_batch_of_derivatives(op: Op, sample: Sample, rng: np.random.Generator) -> None:
+    graph = graph_of(op, sample)
+    names = float_inputs(graph)
+    if not names or not sample.smooth or not any(o.node.dtype.is_differentiable for o in graph.outputs):
+        pytest.skip("nothing to differentiate")
+    for transform in (jvp, vjp):
+        derived = transform(graph, names)
+        arrays = arrays_of(sample)
+        for entry in derived.inputs:
+            if entry.name not in arrays:
+                arrays[entry.name] = rng.normal(size=entry.node.shape)
+        _check(derived, arrays, {n: 0 for n in arrays if n.startswith(("ct_", "tangent_"))}, rng)
+        _check(derived, arrays, dict.fromkeys(arrays, 0), rng)
