@@ -89,5 +89,5 @@ def bar(wanted: bool | None, epochs: int, batches: int | None) -> Iterator[Progr
         TextColumn("{task.fields[figures]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=Console(stderr=True, force_terminal=wanted), transient=True) as progress:
         yield Bar(progress, epochs, batches)

@@ -23,7 +23,9 @@ SETTINGS: list[tuple[type[Algorithm], dict[str, Any]]] = [
 each_setting = pytest.mark.parametrize(("kind", "options"), SETTINGS)
 
 
-def problem(rng: np.random.Generator, dtype: type = np.float32) -> tuple[dict[str, np.ndarray], list[dict[str, np.ndarray]]]:
+def problem(
+    rng: np.random.Generator, dtype: type = np.float32
+) -> tuple[dict[str, np.ndarray], list[dict[str, np.ndarray]]]:
     shapes = {"a.w": (3, 4), "a.bias": (4,), "s": ()}
     params = {n: rng.normal(size=s).astype(dtype) for n, s in shapes.items()}
     grads = [{n: np.asarray(rng.normal(size=s), dtype) for n, s in shapes.items()} for _ in range(4)]
@@ -66,7 +68,9 @@ def test_decay_of_adamw_acts_without_a_gradient() -> None:
 
 
 @each_setting
-def test_batch_is_bit_for_bit_the_loop(kind: type[Algorithm], options: dict[str, Any], rng: np.random.Generator) -> None:
+def test_batch_is_bit_for_bit_the_loop(
+    kind: type[Algorithm], options: dict[str, Any], rng: np.random.Generator
+) -> None:
     params, grads = problem(rng)
     others = {n: a.copy() for n, a in params.items()}
     run(kind(**options), params, grads)
