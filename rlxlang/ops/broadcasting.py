@@ -10,7 +10,6 @@ import numpy as np
 
 from rlxlang.ir import Builder, Node
 from rlxlang.ops import emit
-from rlxlang.ops.rules import require_guards
 from rlxlang.types import (
     I32,
     Dim,
@@ -130,12 +129,12 @@ def promoted(b: Builder, op: str, values: Sequence[Value], dtype: DType | None =
 def broadcast(b: Builder, op: str, nodes: Sequence[Node]) -> list[Node]:
     """Nodes stretched to their common shape; dynamic axes never stretch.
 
+    Sizes that only a run can compare become guards of the strict op that takes the nodes.
+
     Raises:
         TypeProblem: E0401 with the shapes.
     """
-    context = ShapeContext()
-    shape = broadcast_shapes(context, tuple(n.shape for n in nodes), f"`{op}`")
-    require_guards(b, context)
+    shape = broadcast_shapes(ShapeContext(), tuple(n.shape for n in nodes), f"`{op}`")
     return [stretch(b, n, shape) for n in nodes]
 
 

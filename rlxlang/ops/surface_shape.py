@@ -231,13 +231,12 @@ def _select_index(b: Builder, x: Value, axis: Any, index: Any) -> Node:
     return pick(b, node, canonical_axis("select", axis, len(node.shape)), index)
 
 
-def _split(b: Builder, x: Value, axis: Any, parts: Any) -> tuple[Node, ...]:
+def _split(b: Builder, x: Value, axis: Any, sizes: Any) -> tuple[Node, ...]:
     node = as_node(b, x)
     k = canonical_axis("split", axis, len(node.shape))
-    sizes = _sizes(b, node.shape[k], parts)
     found = []
     start: DimLike = 0
-    for size in sizes:
+    for size in _sizes(b, node.shape[k], sizes):
         found.append(emit.slice_axis(b, node, k, start, start + size))
         start = start + size
     return tuple(found)

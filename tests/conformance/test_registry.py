@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
 from rlxlang.interp import evaluate
 from rlxlang.ir import OPS, SURFACES, Builder, GraphOutput, Op, Rule, Sample, declare
 from rlxlang.kernels import FUNCTIONS, REDUCTIONS
+from rlxlang.ops import METHODS
 from rlxlang.ops.lowering import Elementwise, Prefix, Reduction
 from rlxlang.types import BF16, F16, F32, from_numpy
 from tests.oracles import arrays_of, assert_close, cases, graph_of
@@ -40,6 +43,14 @@ def test_surfaces_are_documented(name: str) -> None:
     assert surface.doc.endswith(".")
     required = [p.default for p in surface.parameters]
     assert required == sorted(required, key=lambda d: repr(d) != "required"), "options come after required parameters"
+
+
+@pytest.mark.parametrize("name", [*SURFACES, *METHODS])
+def test_surfaces_build_from_their_parameters(name: str) -> None:
+    for surface in (SURFACES.get(name), METHODS.get(name)):
+        if surface is not None:
+            given = dict.fromkeys(p.name for p in surface.parameters)
+            inspect.signature(surface.build).bind(Builder(), **given)
 
 
 @pytest.mark.parametrize(("op", "sample"), COMPOSITE)
