@@ -230,7 +230,7 @@ def tanh(m: Real, x: str) -> str:
     table = coefficients.TANH_F if f.elem == "float" else m.coefficients("TANH")
     small = f.fma(f.mul(f.polynomial(square, table), square), x, x)
     power = exp_bounded(m, m.clamp_above(f.add(magnitude, magnitude), 20.0 if f.elem == "float" else 40.0))
-    large = f.sub(1.0, f.div(2.0, f.add(power, 1.0)))
+    large = f.fma(f.reciprocal_of_moderate(f.add(power, 1.0)), -2.0, 1.0)
     # Unordered: NaN takes the polynomial, which keeps it. The sign comes last, so -0 stays.
     return f.copysign(f.select(f.compare("ult", magnitude, 0.625), small, large), x)
 

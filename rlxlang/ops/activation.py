@@ -108,22 +108,22 @@ elementwise(
 )  # fmt: skip
 
 
-def _tanh_argument(b: Builder, x: Node) -> Node:
-    cubic = emit.scale(b, emit.mul(b, emit.square(b, x), x), _TANH_CUBIC)
-    return emit.scale(b, emit.add(b, x, cubic), _TANH_SCALE)
+def _gelu_gate(b: Builder, x: Node) -> Node:
+    """(1 + tanh(u)) / 2 as the logistic function of 2u: fewer operations, and the small values of the left tail keep their digits."""
+    argument = emit.shift(b, emit.scale(b, emit.square(b, x), 2 * _TANH_SCALE * _TANH_CUBIC), 2 * _TANH_SCALE)
+    return b.emit("sigmoid", emit.mul(b, x, argument))
 
 
 def _gelu_approx(b: Builder, x: Node) -> Node:
-    half = emit.scale(b, emit.shift(b, b.emit("tanh", _tanh_argument(b, x)), 1), 0.5)
-    return emit.mul(b, x, half)
+    return emit.mul(b, x, _gelu_gate(b, x))
 
 
 def _d_gelu_approx(b: Builder, operands: tuple[Node, ...], result: Node) -> Node:
     x = operands[0]
-    t = b.emit("tanh", _tanh_argument(b, x))
-    inner = emit.scale(b, emit.shift(b, emit.scale(b, emit.square(b, x), 3 * _TANH_CUBIC), 1), _TANH_SCALE)
-    slope = emit.mul(b, emit.one_minus(b, emit.square(b, t)), inner)
-    return emit.scale(b, emit.add(b, emit.shift(b, t, 1), emit.mul(b, x, slope)), 0.5)
+    gate = _gelu_gate(b, x)
+    inner = emit.shift(b, emit.scale(b, emit.square(b, x), 6 * _TANH_SCALE * _TANH_CUBIC), 2 * _TANH_SCALE)
+    slope = emit.mul(b, emit.mul(b, gate, emit.one_minus(b, gate)), inner)
+    return emit.add(b, gate, emit.mul(b, x, slope))
 
 
 elementwise(
