@@ -7,7 +7,8 @@ import pytest
 
 from rlxlang.interp import evaluate
 from rlxlang.ir import Op, Sample
-from rlxlang.types import F32, evaluate as evaluate_dim
+from rlxlang.types import F32
+from rlxlang.types import evaluate as evaluate_dim
 from tests.oracles import arrays_of, assert_close, cases, dynamic_graph_of, graph_of
 
 CASES = [pytest.param(op, s, id=name) for name, op, s in cases()]

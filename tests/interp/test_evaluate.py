@@ -68,7 +68,9 @@ def test_sizes_in_attributes() -> None:
     n = Dim.axis("?n")
     x = b.input("x", F32, (n, 3))
     flat = emit.reshape(b, x, (3 * n,))
-    graph = b.finish("g", [declare(x)], [GraphOutput("y", flat), GraphOutput("n", b.emit("dim_size", dim=3 * n, dtype=F32))])
+    graph = b.finish(
+        "g", [declare(x)], [GraphOutput("y", flat), GraphOutput("n", b.emit("dim_size", dim=3 * n, dtype=F32))]
+    )
     flat_value, size = evaluate(graph, {"x": np.zeros((4, 3), np.float32)})
     assert flat_value.shape == (12,)
     assert size == 12

@@ -53,7 +53,9 @@ def call(name: str, *arguments: Any, **options: Any) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def pull(name: str, *arguments: Any, ct: Array | float = 1.0, wrt: tuple[str, ...] | None = None, **options: Any) -> Any:
+def pull(
+    name: str, *arguments: Any, ct: Array | float = 1.0, wrt: tuple[str, ...] | None = None, **options: Any
+) -> Any:
     """Cotangents of the float operands, or of those named; one array when there is one."""
     graph, arrays = build(name, *arguments, **options)
     names = wrt or tuple(i.name for i in graph.inputs if i.node.dtype.is_differentiable)

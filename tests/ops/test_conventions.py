@@ -132,8 +132,8 @@ def test_indices_and_gathers() -> None:
 
 
 def test_float_to_int_to_float_has_no_gradient() -> None:
-    from rlxlang.ir import Builder, GraphOutput, declare
     from rlxlang.interp import evaluate
+    from rlxlang.ir import Builder, GraphOutput, declare
     from rlxlang.ops import emit
     from rlxlang.transforms import grad
     from rlxlang.types import F64, I32
@@ -251,7 +251,9 @@ def test_integer_division() -> None:
     assert_array_equal(call("floor_div", a, b), [3, -4, 0, -(2**31)])
     assert_array_equal(call("mod", a, b), [1, 1, 0, 0])
     assert_array_equal(call("rem", a, b), [1, -1, 0, 0])
-    assert_array_equal(call("pow", np.array([2, -1, 0, 1], np.int32), np.array([-1, -3, -1, -5], np.int32)), [0, -1, 0, 1])
+    assert_array_equal(
+        call("pow", np.array([2, -1, 0, 1], np.int32), np.array([-1, -3, -1, -5], np.int32)), [0, -1, 0, 1]
+    )
 
 
 def test_float_division_is_numpys() -> None:
