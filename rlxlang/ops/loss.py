@@ -9,7 +9,7 @@ import numpy as np
 
 from rlxlang.ir import VIA_DECOMPOSITION, Builder, Node, Op, Parameter, Sample, register
 from rlxlang.ops import emit
-from rlxlang.ops.arguments import choice, static_int, static_number, surface, tensor
+from rlxlang.ops.arguments import canonical_axis, choice, static_int, static_number, surface, tensor
 from rlxlang.ops.broadcasting import Value, as_float, common_dtype, integer_indices, operands
 from rlxlang.ops.rules import Batched, require_kinds, to_front
 from rlxlang.ops.softmax import np_log_softmax
@@ -302,3 +302,41 @@ _loss(
 _loss("bce_with_logits", "Binary cross-entropy of logits x and targets y in 0 … 1.", _bce_with_logits)
 _loss("bce", "Binary cross-entropy of probabilities x and targets y in 0 … 1.", _bce)
 _loss("hinge", "max(1 - x·y, 0) for labels y of -1 and 1.", _hinge)
+
+
+def _kl_div(b: Builder, x: Node, y: Node) -> Node:
+    return emit.mul_safe(b, y, emit.sub(b, b.emit("log", y), x))
+
+
+_loss("kl_div", "y·(log y - x) of log-probabilities x and probabilities y; 0 where y is 0.", _kl_div)
+
+
+def _nll(b: Builder, log_probs: Value, labels: Value) -> Node:
+    x = as_float(b, "nll", log_probs)
+    places = integer_indices(b, "nll", labels)
+    if len(places.shape) != len(x.shape) - 1:
+        raise TypeProblem(
+            "E0404", f"the labels of `nll` have one entry per row, and {places.type} is given for {x.type}"
+        )
+    return emit.neg(b, _picked(b, x, places))
+
+
+def _cosine_similarity(b: Builder, x: Value, y: Value, axis: Any = -1) -> Node:
+    dtype = float_dtype(common_dtype("cosine_similarity", (x, y)))
+    left, right = operands(b, "cosine_similarity", (x, y), dtype)
+    k = canonical_axis("cosine_similarity", axis, len(left.shape))
+    product = emit.reduce_sum(b, emit.mul(b, left, right), (k,))
+    sizes = [b.emit("norm", n, axes=(k,), p=2.0) for n in (left, right)]
+    floor = b.full_like(product, 1e-8)
+    return emit.div(b, product, b.emit("maximum", emit.mul(b, sizes[0], sizes[1]), floor))
+
+
+surface(
+    "nll", (tensor("log_probs"), tensor("labels")), _nll, "Per row the negative log-probability of an integer label."
+)
+surface(
+    "cosine_similarity",
+    (tensor("x"), tensor("y"), Parameter("axis", "axis", -1)),
+    _cosine_similarity,
+    "Cosine of the angle between vectors along an axis.",
+)

@@ -291,6 +291,10 @@ def _float_function(name: str) -> Build:
 
 for _name in (
     "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "recip", "sin", "cos", "tan", "asin", "acos",
+    "asinh",
+    "acosh",
+    "atanh",
+    "cbrt",
     "atan", "sinh", "cosh", "tanh", "sigmoid", "softplus", "log_sigmoid", "erf", "erfc", "gelu", "gelu_approx", "silu",
     "mish", "softsign", "hard_sigmoid", "hard_swish", "relu6", "hard_tanh", "tanhshrink", "selu",
 ):  # fmt: skip

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from rlxlang.ir import RangeValue
+from rlxlang.interp import evaluate
+from rlxlang.ir import OPS, Builder, GraphOutput, RangeValue, declare
 from rlxlang.types import BOOL, F16, F32, F64, I8, I32, I64, U8, U32, Dim, TensorType, from_numpy
 from tests.ops.calls import build, call
 
@@ -192,11 +193,58 @@ def test_normalisation_and_losses() -> None:
     assert_allclose(call("mse", x, y), ((x - y) ** 2).mean())
     assert_allclose(call("mae", x, y, "none"), np.abs(x - y))
     assert_allclose(call("huber", np.array([0.5, 3.0]), np.zeros(2), reduction="none"), [0.125, 2.5])
+    q = np.array([0.0, 0.25, 0.75])
+    divergence = np.array([0, 0.25 * np.log(0.25), 0.75 * np.log(0.75)]) - q * np.log(0.5)
+    assert_allclose(call("kl_div", np.full(3, np.log(0.5)), q, "sum"), divergence.sum())
+    cosine = (x * y).sum(-1) / np.linalg.norm(x, axis=-1) / np.linalg.norm(y, axis=-1)
+    assert_allclose(call("cosine_similarity", x, y), cosine)
+    assert_allclose(call("nll", x, np.array([1, 0, 3])), -x[[0, 1, 2], [1, 0, 3]])
     p = 1 / (1 + np.exp(-x))
     target = (y > 0).astype(float)
     want = -(target * np.log(p) + (1 - target) * np.log(1 - p))
     assert_allclose(call("bce_with_logits", x, target, "none"), want)
     assert_allclose(call("bce", p, target, "none"), want)
+
+
+def test_rotary_embedding() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 5, 12))
+    cos, sin = call("rope_tables", 5, 6)
+    angle = np.arange(5)[:, None] * 10000.0 ** (-np.arange(0, 6, 2) / 6)
+    assert_allclose(cos, np.cos(angle), rtol=1e-5, atol=1e-6)
+    assert_allclose(sin, np.sin(angle), rtol=1e-5, atol=1e-6)
+    wide_cos, wide_sin = np.cos(angle), np.sin(angle)
+
+    heads = x.reshape(2, 5, 2, 6)
+    turn = np.exp(1j * angle)[None, :, None, :]
+    halves = (heads[..., :3] + 1j * heads[..., 3:]) * turn
+    want = np.concatenate([halves.real, halves.imag], -1).reshape(x.shape)
+    assert_allclose(call("rope", x, wide_cos, wide_sin, 6), want)
+    doubled = [np.concatenate([t, t], -1) for t in (wide_cos, wide_sin)]
+    assert_allclose(call("rope", x, *doubled, 6), want)
+    ranked = call("rope", heads.transpose(0, 2, 1, 3), wide_cos, wide_sin)
+    assert_allclose(ranked.transpose(0, 2, 1, 3).reshape(x.shape), want)
+
+    pairs = (heads[..., ::2] + 1j * heads[..., 1::2]) * turn
+    want = np.stack([pairs.real, pairs.imag], -1).reshape(x.shape)
+    assert_allclose(call("rope", x, wide_cos, wide_sin, 6, interleaved=True), want)
+
+
+def test_inverse_hyperbolics_far_and_near() -> None:
+    x = np.array([1e-9, -1e-9, 0.5, 3.0, 1e200, -1e200, np.inf])
+    assert_allclose(_composed("asinh", x), np.arcsinh(x), rtol=1e-14)
+    x = np.array([1.0, 1 + 1e-9, 2.0, 1e200, np.inf])
+    assert_allclose(_composed("acosh", x), np.arccosh(x), rtol=1e-14)
+    x = np.array([0.0, -8.0, 27.0, 1e-300, np.inf, -np.inf])
+    assert_allclose(_composed("cbrt", x), np.cbrt(x), rtol=1e-14)
+
+
+def _composed(name: str, x: np.ndarray) -> np.ndarray:
+    """The value through the decomposition rather than the reference."""
+    b = Builder()
+    node = b.input("x", F64, x.shape)
+    result = OPS[name].decompose(b, node)
+    return evaluate(b.finish(name, [declare(node)], [GraphOutput("y", result)]), {"x": x})[0]
 
 
 # ------------------------------------------------------------------------------------------ dtypes
