@@ -31,8 +31,9 @@ from rlxlang.ops import (
     surface_make,
     surface_reduction,
     surface_shape,
+    surface_slice,
 )
-from rlxlang.ops.surface_shape import METHODS
+from rlxlang.ops.surface_slice import METHODS
 
 __all__ = [
     "METHODS",
@@ -61,4 +62,5 @@ __all__ = [
     "surface_make",
     "surface_reduction",
     "surface_shape",
+    "surface_slice",
 ]
