@@ -28,6 +28,19 @@ SMOOTH = [
 ]
 
 
+def _is_differentiable(op: Op, sample: Sample) -> bool:
+    return bool(float_outputs(graph_of(op, sample)))
+
+
+def _is_finite(op: Op, sample: Sample) -> bool:
+    return all(np.all(np.isfinite(v)) for v in evaluate(graph_of(op, sample), arrays_of(sample)))
+
+
+# Some exclusive prefixes start at -inf, where no difference is defined.
+REVERSE = [p for p in SMOOTH if _is_differentiable(*p.values)]
+TWICE = [p for p in REVERSE if _is_finite(*p.values)]
+
+
 def _directions(names: list[str], arrays: dict[str, Array], rng: np.random.Generator) -> dict[str, Array]:
     return {n: rng.normal(size=arrays[n].shape) for n in names}
 
@@ -75,28 +88,22 @@ def test_jvp_by_one_operand(op: Op, sample: Sample, rng: np.random.Generator) ->
         _check_forward(graph, arrays_of(sample), [name], rng)
 
 
-@pytest.mark.parametrize(("op", "sample"), SMOOTH)
+@pytest.mark.parametrize(("op", "sample"), REVERSE)
 def test_vjp_is_the_transpose_of_jvp(op: Op, sample: Sample, rng: np.random.Generator) -> None:
     graph = graph_of(op, sample)
     names = float_inputs(graph)
-    if not float_outputs(graph):
-        pytest.skip("the result has no derivative")
     _check_reverse(graph, arrays_of(sample), names, rng)
     _check_reverse(graph, arrays_of(sample), names[:1], rng)
 
 
-@pytest.mark.parametrize(("op", "sample"), SMOOTH)
+@pytest.mark.parametrize(("op", "sample"), TWICE)
 def test_second_order(op: Op, sample: Sample, rng: np.random.Generator) -> None:
     graph = graph_of(op, sample)
     names = float_inputs(graph)
-    if not float_outputs(graph):
-        pytest.skip("the result has no derivative")
     reverse = vjp(graph, names)
     arrays = arrays_of(sample)
     for entry in reverse.inputs:
         arrays.setdefault(entry.name, rng.normal(size=entry.node.shape))
-    if any(not np.all(np.isfinite(v)) for v in evaluate(graph, arrays_of(sample))):
-        pytest.skip("the sample has infinite results")
     names = float_inputs(reverse)
     _check_forward(reverse, arrays, names, rng)
     _check_reverse(reverse, arrays, names, rng)
