@@ -6,13 +6,14 @@ import ctypes
 import mmap
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import pytest
 
 from rlxlang.backends.llvm import jit, pool
-from rlxlang.backends.llvm.gemm import ARGUMENTS, emit_gemm_call, entry_name, gemm_symbols
-from rlxlang.backends.llvm.gemm.module import GemmModule
+from rlxlang.backends.llvm.gemm import ARGUMENTS, emit_gemm_call, entry_name
+from rlxlang.backends.llvm.gemm.module import GemmModule, l2_bytes
 from rlxlang.backends.llvm.gemm.policy import tiling
 from rlxlang.backends.llvm.text import Function, ModuleText
 from rlxlang.backends.llvm.vector import AVX2, AVX512, BASELINE, VectorTarget, target_of_host
@@ -55,6 +56,12 @@ class ChunkedPool:
 POOL = ChunkedPool()
 
 
+@cache
+def linked(dtype: str, target: VectorTarget) -> dict[str, int]:
+    """Return a module linked to this file's pool: the one that the rest of the process uses has the real one."""
+    return GemmModule(dtype, target, l2_bytes()).load(POOL.symbols)
+
+
 @dataclass
 class Product:
     """One call: sizes, operands (as NumPy views of their buffers) and what is checked afterwards."""
@@ -91,7 +98,7 @@ class Product:
             values[f"{name}_batch"] = 0 if view.shape[0] == 1 else view.strides[0] // size
         for name, value in values.items():
             record[ARGUMENTS.index(name)] = value
-        address = gemm_symbols(self.dtype, POOL.symbols, self.target)[entry_name(self.dtype)]
+        address = linked(self.dtype, self.target)[entry_name(self.dtype)]
         function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(address)
         self.status = function(record.ctypes.data)
         assert self.status == 0
@@ -399,7 +406,7 @@ def test_reads_and_writes_end_with_the_arrays(
 
 def test_transpose(rng: np.random.Generator, guarded: GuardedArrays, dtype: str, target: VectorTarget) -> None:
     size = DTYPES[dtype]().itemsize
-    address = gemm_symbols(dtype, POOL.symbols, target)[f"transpose_{size}"]
+    address = linked(dtype, target)[f"transpose_{size}"]
     function = ctypes.CFUNCTYPE(
         ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 3
     )(address)
