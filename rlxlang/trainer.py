@@ -275,7 +275,7 @@ class Trainer:
             raise RlxValueError(
                 f"the checkpoint is one of the optimizer {optimizer['algorithm']}, which {type(opt).__name__} does not take over"
             )
-        if position["lr"] is not None:
+        if position["lr"] is not None and position["lr"] != getattr(opt, "lr", None):
             opt.set_lr(position["lr"])
         trainer = cls(bound, opt, **options)
         trainer.step_count, trainer.epoch, trainer.batch = position["step"], position["epoch"], position["batch"]

@@ -11,7 +11,20 @@ import pytest
 
 import rlxlang as rlx
 from rlxlang.checkpoint import write_tensors
-from rlxlang.optim import AdamW, Optimizer, Sgd
+from rlxlang.optim import (
+    Adafactor,
+    Adam,
+    AdamW,
+    Lamb,
+    Lion,
+    Mars,
+    Muon,
+    NAdamW,
+    Optimizer,
+    QHAdamW,
+    RAdam,
+    Sgd,
+)
 from rlxlang.schedules import LrSchedule
 from rlxlang.trainer import Trainer
 from rlxlang.trainer_fit import evaluate
@@ -37,6 +50,15 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "momentum": lambda: Sgd(0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
     "adamw": lambda: AdamW(1e-2, groups=[{"match": "b*", "weight_decay": 0.0, "lr_scale": 2.0}]),
     "f64 state": lambda: AdamW(1e-2, state_dtype="f64"),
+    "adam": lambda: Adam(1e-2, weight_decay=0.1),
+    "nadamw": lambda: NAdamW(1e-2),
+    "radam": lambda: RAdam(1e-2, betas=(0.9, 0.7)),
+    "qhadamw": lambda: QHAdamW(1e-2),
+    "lamb": lambda: Lamb(1e-2),
+    "adafactor": lambda: Adafactor(1e-2),
+    "lion": lambda: Lion(1e-3),
+    "mars": lambda: Mars(1e-2),
+    "muon": lambda: Muon(1e-2),
 }
 
 

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+from rlxlang.optim.adafactor import Adafactor
+from rlxlang.optim.adam import Adam
 from rlxlang.optim.adamw import AdamW
 from rlxlang.optim.algorithm import Algorithm
 from rlxlang.optim.base import Optimizer, OptItem
 from rlxlang.optim.clipping import clip_by_global_norm, global_grad_clip_scale, l2_norm
+from rlxlang.optim.lamb import Lamb
+from rlxlang.optim.lion import Lion
+from rlxlang.optim.mars import Mars
+from rlxlang.optim.muon import Muon, newton_schulz_orth
+from rlxlang.optim.nadamw import NAdamW
+from rlxlang.optim.qhadamw import QHAdamW
+from rlxlang.optim.radam import RAdam
 from rlxlang.optim.sgd import Sgd
 
 __all__ = [
+    "Adafactor",
+    "Adam",
     "AdamW",
     "Algorithm",
+    "Lamb",
+    "Lion",
+    "Mars",
+    "Muon",
+    "NAdamW",
     "OptItem",
     "Optimizer",
+    "QHAdamW",
+    "RAdam",
     "Sgd",
     "clip_by_global_norm",
     "global_grad_clip_scale",
     "l2_norm",
+    "newton_schulz_orth",
 ]

@@ -65,8 +65,8 @@ class Algorithm(Optimizer):
     # ----------------------------------------------------------------------------------------- what an algorithm says
 
     @abstractmethod
-    def slots(self, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of the state of a parameter of this shape."""
+    def slots(self, name: str, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the state of a parameter of this name and shape."""
 
     @abstractmethod
     def update(
@@ -96,6 +96,10 @@ class Algorithm(Optimizer):
     def fresh(self, slot: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """How a slot starts: zeros."""
         return aligned_zeros(shape, dtype)
+
+    def shapes_from(self, slots: Mapping[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Shapes that the parameter of these slots may have."""
+        return list(dict.fromkeys(slots.values()))
 
     # ----------------------------------------------------------------------------------------- the host form
 
@@ -200,7 +204,7 @@ class Algorithm(Optimizer):
         Raises:
             RlxShapeError: The state belongs to a parameter of another shape.
         """
-        wanted = self.slots(shape)
+        wanted = self.slots(name, shape)
         state = self._state.get(name)
         if state is None:
             kind = self._state_dtype or self.compute_dtype(dtype)
@@ -281,17 +285,11 @@ class Algorithm(Optimizer):
                 return None
             if slot != "t":
                 found.setdefault(name, {})[slot] = array
-        if any(self._shape_from(slots) is None for slots in found.values()):
-            return None
+        for name, slots in found.items():
+            shapes = {slot: array.shape for slot, array in slots.items()}
+            if not any(self.slots(name, shape) == shapes for shape in self.shapes_from(shapes)):
+                return None
         return found
-
-    def _shape_from(self, slots: Mapping[str, Array]) -> tuple[int, ...] | None:
-        """The shape of the parameter that has these slots, or None when no parameter has."""
-        candidates: set[tuple[int, ...]] = {a.shape for a in slots.values()}
-        for shape in candidates:
-            if self.slots(shape) == {slot: a.shape for slot, a in slots.items()}:
-                return shape
-        return None
 
 
 def _require_param(name: str, shape: tuple[int, ...], param: object) -> None:

@@ -43,7 +43,7 @@ class Arithmetic(Protocol):
         ...
 
     def where_positive(self, condition: Value, x: Value, y: Value) -> Value:
-        """`x` where `condition` is greater than 0, else `y`."""
+        """`x` where `condition` is greater than 0, else `y`, which may be a number."""
         ...
 
     def sum(self, x: Value, axes: Sequence[int] | None = None) -> Value:
@@ -88,7 +88,8 @@ class HostArithmetic:
 
     def where_positive(self, condition: Value, x: Value, y: Value) -> Value:
         """See `Arithmetic`."""
-        return np.where(condition > 0, x, y)
+        chosen: Value = np.where(condition > 0, x, y)
+        return chosen.astype(x.dtype)
 
     def sum(self, x: Value, axes: Sequence[int] | None = None) -> Value:
         """See `Arithmetic`."""
@@ -189,6 +190,8 @@ class GraphArithmetic:
     def where_positive(self, condition: Value, x: Value, y: Value) -> Value:
         """See `Arithmetic`."""
         b = x.builder
+        if not isinstance(y, Traced):
+            y = Traced(b, b.full_like(x.node, y))
         shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
         test = condition.apply("gt", 0.0).node
         parts = [emit.broadcast_to(b, n, shape) for n in (test, x.node, y.node)]

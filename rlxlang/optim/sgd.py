@@ -47,7 +47,7 @@ class Sgd(Algorithm):
             raise RlxValueError("`Sgd`: `nesterov` needs a `momentum` greater than 0")
         self.momentum, self.nesterov = float(momentum), bool(nesterov)
 
-    def slots(self, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    def slots(self, name: str, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
         """`v`, if there is momentum."""
         return {"v": shape} if self.momentum else {}
 
