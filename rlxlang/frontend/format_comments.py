@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from rlxlang.diagnostics import InternalError, Source, Span
 from rlxlang.frontend import ast
@@ -41,6 +42,7 @@ class Writer:
         self._next = 0  # index of the first comment not read
         self._position = 0  # end of the last token
         self._waiting: list[ast.Comment] = []  # read, not written
+        self._pushed: set[ast.Comment] = set()  # pushed to the next line by another comment
 
     # -- tokens
 
@@ -89,7 +91,7 @@ class Writer:
         start = self._skip(self._position)
         if self._blanked.startswith(text, start):
             self._position = start + len(text)
-            self._waiting += self._read(self._skip(self._position))
+            self._gather(self._skip(self._position))
 
     def close(self, closer: str, *, comma: bool, soft: bool, indented: bool) -> None:
         """Read and write the end of a bracket, and the comments before it.
@@ -124,7 +126,8 @@ class Writer:
             stop = self._skip(stop + 1)
         elif match := _VEC.match(self._blanked, stop):
             stop = match.end() - 1
-        gap = self._waiting + self._read(stop)
+        self._gather(stop)
+        gap = self._waiting
         if not gap:
             return
         if following and following in ",;)]}":
@@ -165,13 +168,14 @@ class Writer:
         Returns:
             Whether that is still so.
         """
-        comments = self._waiting + self._read(stop)
-        self._waiting = []
+        self._gather(stop)
+        comments, self._waiting = self._waiting, []
         at = 0
-        while at < len(comments) and self.pieces and not comments[at].own_line and not comments[at].is_doc:
-            self.layout(Kind.TRAILING, comment_text(comments[at]))
-            self._position = max(self._position, comments[at].span.end)
+        while at < len(comments) and self.pieces and self._follows_code(comments[at]):
             at += 1
+        for k, comment in enumerate(comments[:at]):
+            self.layout(Kind.INLINE if k + 1 < at else Kind.TRAILING, comment_text(comment))
+            self._position = max(self._position, comment.span.end)
         documents = False
         for here, following in zip(comments[at:], [*comments[at + 1 :], None], strict=False):
             self.hard(here.span.start, first=first)
@@ -195,17 +199,24 @@ class Writer:
 
     # -- comments
 
-    def _read(self, stop: int) -> list[ast.Comment]:
-        """The comments before `stop` that were not read."""
+    def _gather(self, stop: int) -> None:
+        """Read the comments before `stop`."""
         start = self._next
         while self._next < len(self._comments) and self._comments[self._next].span.start < stop:
             self._next += 1
-        return list(self._comments[start : self._next])
+        self._waiting += self._comments[start : self._next]
+        for before, comment in pairwise(self._waiting):
+            if self._forces(before):
+                self._pushed.add(comment)
+
+    def _is_own(self, comment: ast.Comment) -> bool:
+        """Whether the comment begins a line, as written or because the one before it ends one."""
+        return comment.own_line or comment in self._pushed
 
     def _write(self, comment: ast.Comment) -> None:
         kind = Kind.INLINE
         if self._forces(comment):
-            kind = Kind.OWN if comment.own_line else Kind.TRAILING
+            kind = Kind.OWN if self._is_own(comment) else Kind.TRAILING
         self.layout(kind, comment_text(comment))
 
     def _forces(self, comment: ast.Comment) -> bool:
@@ -214,8 +225,12 @@ class Writer:
             return True
         return _TO_LINE_END.match(self._source.text, comment.span.end) is not None
 
+    def _follows_code(self, comment: ast.Comment) -> bool:
+        """Whether the comment belongs to the statement before it on its line."""
+        return not comment.is_doc and not self._is_own(comment)
+
     def _is_trailing(self, comment: ast.Comment) -> bool:
-        return self._forces(comment) and not comment.own_line
+        return self._forces(comment) and not self._is_own(comment)
 
 
 def _first(flags: Iterable[bool]) -> int:

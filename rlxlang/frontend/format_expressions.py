@@ -130,12 +130,12 @@ def _group(node: ast.Group) -> Steps:
 
 
 def _range(node: ast.Range) -> Steps:
-    steps: Steps = [] if node.start is None else [cast(ast.Node, node.start)]
+    steps: Steps = [] if node.start is None else [cast("ast.Node", node.start)]
     steps.append("..=" if node.inclusive else "..")
     if node.stop is not None:
-        steps.append(cast(ast.Node, node.stop))
+        steps.append(cast("ast.Node", node.stop))
     if node.step is not None:
-        steps += [Kind.SPACE, "by", Kind.SPACE, cast(ast.Node, node.step)]
+        steps += [Kind.SPACE, "by", Kind.SPACE, cast("ast.Node", node.step)]
     return steps
 
 

@@ -9,7 +9,7 @@ from rlxlang.frontend import ast
 from rlxlang.frontend.format_comments import Writer
 from rlxlang.frontend.format_expressions import expression
 from rlxlang.frontend.format_pieces import Kind, Piece
-from rlxlang.frontend.format_steps import Leaf, Step, Steps, bracket, run, separated
+from rlxlang.frontend.format_steps import Close, Leaf, Step, Steps, bracket, run, separated
 
 
 def pieces(module: ast.Module, blanked: str) -> list[Piece]:
@@ -213,11 +213,17 @@ def _definition(node: ast.Fn | ast.Block | ast.Vjp | ast.Jvp) -> Steps:
             params = bracket("(", separated(_each(node.params), Kind.LINE), ")")
             return ["vjp", Kind.SPACE, node.name, *params, node.body]
         case ast.Jvp():
-            primals = separated(_each(node.params), Kind.LINE)
-            tangents = separated(_each(node.tangents), Kind.LINE)
-            between: Steps = [Kind.LINE] if tangents else []
-            inner = [*primals, _jvp_semicolon, *between, *tangents]
-            return ["jvp", Kind.SPACE, node.name, *bracket("(", inner, ")", comma=bool(tangents)), node.body]
+            return ["jvp", Kind.SPACE, node.name, *_jvp_formals(node), node.body]
+
+
+def _jvp_formals(node: ast.Jvp) -> Steps:
+    primals = separated(_each(node.params), Kind.LINE)
+    tangents = separated(_each(node.tangents), Kind.LINE)
+    start: Steps = [Kind.SOFT] if primals else []
+    between: Steps = [Kind.LINE] if tangents else []
+    end = Close(")", comma=bool(tangents), soft=bool(tangents), indented=True)
+    inner: Steps = [*start, *primals, _jvp_semicolon, *between, *tangents, end]
+    return [Kind.OPEN, "(", Kind.INDENT, *inner, Kind.CLOSE]
 
 
 def _jvp_semicolon(writer: Writer) -> None:
