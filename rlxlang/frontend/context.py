@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,12 +49,28 @@ class Scope:
         return Scope(self.parent, dict(self.names))
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What had been reported at some point of an elaboration."""
+
+    found: dict[tuple[object, ...], Diagnostic]
+    warned: set[tuple[str, int]]
+    errors: int
+
+
 @dataclass(eq=False)
 class Function:
-    """A `fn` of the text, with the names that its body sees."""
+    """A `fn` of the text.
+
+    Attributes:
+        definition: Its text.
+        scope: The names that its body sees; None until its definition is reached.
+        position: Which statement of the text defines it.
+    """
 
     definition: ast.Fn
-    scope: Scope
+    scope: Scope | None = None
+    position: int = 0
 
 
 class Context:
@@ -67,6 +83,9 @@ class Context:
         inputs: Inputs and parameters declared so far, by run-time name.
         chain: Calls around the present place, innermost first.
         active: Names of the fns being expanded, outermost first.
+        early_scope: What the body of a fn sees when it is called above its definition.
+        declined: Names of blocks, modules and imported items whose statement has been refused: their uses are silent.
+        declines_all: Whether a refused `use` brings in names that are not known.
     """
 
     def __init__(self, b: Builder, overrides: Mapping[str, Any] | None = None) -> None:
@@ -78,14 +97,32 @@ class Context:
         self.input_spans: dict[str, Span] = {}
         self.chain: tuple[Frame, ...] = ()
         self.active: tuple[str, ...] = ()
+        self.early_scope: Callable[[Function], Scope] = lambda function: Scope()
+        self.declined: set[str] = set()
+        self.declines_all = False
         self.warned: set[tuple[str, int]] = set()
+        self._errors = 0
 
     # ------------------------------------------------------------------ diagnostics
+    @property
+    def errors(self) -> int:
+        """How many errors have been reported; grows with each, also where one is dropped as a repetition."""
+        return self._errors
+
+    def mark(self) -> Mark:
+        """What has been reported so far, for `rewind`."""
+        return Mark(self.collector.mark(), set(self.warned), self._errors)
+
+    def rewind(self, mark: Mark) -> None:
+        """Forget what was reported since `mark`."""
+        self.collector.rewind(mark.found)
+        self.warned, self._errors = set(mark.warned), mark.errors
+
     def error(
         self,
         code: str,
         message: str,
-        span: Span,
+        span: Span | None,
         *,
         label: str = "",
         notes: tuple[str, ...] = (),
@@ -93,7 +130,9 @@ class Context:
         others: tuple[Label, ...] = (),
     ) -> Poison:
         """Report an error; gives the value of what is wrong."""
-        labels = (Label(span, label, primary=True), *others)
+        self._errors += 1
+        own = () if span is None else (Label(span, label, primary=True),)
+        labels = (*own, *others)
         self.collector.add(Diagnostic(code, "error", message, labels, notes, (help_,) if help_ else (), self.chain))
         return POISON
 
@@ -123,6 +162,16 @@ class Context:
         """Nodes made inside come from `span`, within the present chain of calls."""
         with self.b.at(Origin(span, self.chain)):
             yield
+
+    @contextmanager
+    def within(self, frame: Frame) -> Iterator[None]:
+        """Report what goes wrong inside with one more step of the chain."""
+        chain = self.chain
+        self.chain = (frame, *chain)
+        try:
+            yield
+        finally:
+            self.chain = chain
 
     @contextmanager
     def calling(self, name: str, span: Span) -> Iterator[None]:

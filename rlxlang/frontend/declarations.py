@@ -9,22 +9,16 @@ import numpy as np
 
 from rlxlang.diagnostics import Label, Span, did_you_mean
 from rlxlang.frontend import ast
-from rlxlang.frontend.context import BUILD_PROBLEMS, Context, Scope
+from rlxlang.frontend.context import Context, Scope
 from rlxlang.frontend.expressions import Evaluator
-from rlxlang.frontend.postorder import unwrapped
-from rlxlang.frontend.values import POISON, Binding, ListValue, Poison, describe, is_number
+from rlxlang.frontend.initializer_calls import Initializers
+from rlxlang.frontend.statics import STATIC_FUNCTIONS
+from rlxlang.frontend.values import POISON, ListValue, Poison, Unbound, describe, is_static
+from rlxlang.frontend.walk import walk
 from rlxlang.ir import GraphInput, Initializer, Node, declare
 from rlxlang.types import DTYPES, F32, Dim, DType, Shape, weak_dtype
 
 _CONFIG_TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
-
-# Names of the module `init` with their arguments in order; `init_params` knows what they compute.
-INITIALIZERS: dict[str, tuple[str, ...]] = {
-    "zeros": (), "ones": (), "constant": ("value",), "eye": ("gain",), "uniform": ("low", "high"), "normal": ("mean", "std"),
-    "trunc_normal": ("mean", "std"), "he_normal": ("gain",), "he_uniform": ("gain",), "glorot_normal": ("gain",),
-    "glorot_uniform": ("gain",), "xavier_normal": ("gain",), "xavier_uniform": ("gain",), "lecun_normal": ("gain",),
-    "lecun_uniform": ("gain",), "orthogonal": ("gain",),
-}  # fmt: skip
 
 
 class Declarations:
@@ -32,27 +26,92 @@ class Declarations:
 
     def __init__(self, context: Context, evaluator: Evaluator, scope: Scope) -> None:
         self.context, self.evaluator, self.scope = context, evaluator, scope
+        self.initializers = Initializers(context, evaluator)
         self.spans: dict[str, Span] = {}
+        self.local = Scope(scope)  # adds the static values of lets
 
     def read(self, module: ast.Module, configs: Mapping[str, Any]) -> None:
-        """Declare everything: configs first, each seeing the ones before it, then inputs, params and consts in order."""
+        """Declare everything: configs first, each seeing the ones before it, then inputs, params and consts in order.
+
+        A `let` of a static value above a declaration is seen by it, and an `if` on a config Bool chooses declarations.
+        """
         declared = [s for s in module.statements if isinstance(s, ast.Config)]
         for statement in declared:
             self._config(statement, configs)
         names = [s.name.text for s in declared]
         for name in configs:
-            if name not in names:
-                place = declared[0].span if declared else module.span
+            if name not in names and not self.context.declines_all:
                 help_ = did_you_mean(name, names) or (
                     f"the configs are {', '.join(names)}" if names else "the text declares no config"
                 )
-                self.context.error("E0205", f"unknown config `{name}`", place, help_=help_)
-        for statement in module.statements:
-            match statement:
+                self.context.error("E0205", f"unknown config `{name}`", None, help_=help_)
+        todo: list[Any] = list(reversed(module.statements))
+        while todo:
+            part = todo.pop()
+            match part:
                 case ast.Input() | ast.Param():
-                    self._tensor(statement)
+                    self._tensor(part)
                 case ast.Const():
-                    self._const(statement)
+                    self._const(part)
+                case ast.Let() if not part.is_tuple:
+                    self._static_let(part)
+                case ast.If() if _declares(part):
+                    todo.extend(reversed(self._chosen(part)))
+
+    def _static_let(self, statement: ast.Let) -> None:
+        """Let declarations below see a static value; whatever is wrong with it is reported where the `let` runs."""
+        name = statement.names[0].text
+        if self._is_static(statement.value):
+            mark = self.context.mark()
+            value = self.evaluator.evaluate(statement.value, self.local)
+            self.context.rewind(mark)
+        else:
+            value = Unbound("a declaration cannot depend on a tensor")
+        if is_static(value):
+            self.local.bind(name, value, statement.names[0].span)
+        elif name not in self.scope.names:
+            self.local.bind(name, Unbound("a declaration cannot depend on a tensor"), statement.names[0].span)
+
+    def _is_static(self, expr: Any) -> bool:
+        """Whether an expression is built of static values, and of sizes of declared tensors."""
+        sized: set[Any] = set()
+        for node in walk(expr):
+            if isinstance(node, ast.Call) and node.func.text == "dim" and node.args:
+                sized.add(node.args[0].value)
+            elif isinstance(node, ast.Method) and node.name.text == "dim":
+                sized.add(node.receiver)
+            elif isinstance(node, (ast.Call, ast.Method)):
+                if not isinstance(node, ast.Call) or node.func.text not in STATIC_FUNCTIONS:
+                    return False
+            elif isinstance(node, (ast.Index, ast.Field, ast.Named, ast.ListExpr)):
+                return False
+            elif isinstance(node, ast.Ref) and len(node.path) == 1 and node not in sized:
+                binding = self.local.find(node.text)
+                if binding is not None and not is_static(binding.value):
+                    return False
+        return True
+
+    def _chosen(self, statement: ast.If) -> tuple[Any, ...]:
+        """The statements of the branch that is taken; names that only other branches declare are without a value."""
+        taken: ast.Body | None = statement.orelse
+        for branch in statement.branches:
+            mark = self.context.mark()
+            chosen = (
+                self.evaluator.evaluate(branch.condition, self.local) if self._is_static(branch.condition) else None
+            )
+            self.context.rewind(mark)  # reported where the `if` runs
+            if not isinstance(chosen, bool):
+                for name in _declares(statement):
+                    self.scope.bind(name, POISON)
+                return ()
+            if chosen:
+                taken = branch.body
+                break
+        mine = set(_declared_names(taken)) if taken is not None else set()
+        for name in _declares(statement):
+            if name not in mine and self.scope.find(name) is None:
+                self.scope.bind(name, Unbound("the branch of the `if` that declares it is not taken"))
+        return taken.statements if taken is not None else ()
 
     def _fresh(self, name: ast.Name) -> bool:
         """Whether a name is not declared yet; reports it otherwise."""
@@ -107,9 +166,16 @@ class Declarations:
         if not self._fresh(statement.name):
             return
         name = statement.name.text
+        if statement.shape.dtype is not None and statement.shape.dtype.text not in DTYPES:
+            self.scope.bind(name, POISON, statement.name.span)  # reported by the parser
+            return
         kind = "param" if isinstance(statement, ast.Param) else "input"
         found = self.shape(statement.shape)
-        init = self._initializer(statement.init) if isinstance(statement, ast.Param) and statement.init else None
+        init = (
+            self.initializers.read(statement.init, self.local)
+            if isinstance(statement, ast.Param) and statement.init
+            else None
+        )
         if statement.family is None:
             runtime = name
             if statement.alias is not None:
@@ -117,7 +183,7 @@ class Declarations:
             value = POISON if found is None else self._declare(runtime, kind, found, statement, init)
             self.scope.bind(name, value, statement.name.span)
             return
-        count = self.evaluator.evaluate(statement.family, self.scope)
+        count = self.evaluator.evaluate(statement.family, self.local)
         if isinstance(count, Poison) or found is None:
             self.scope.bind(name, POISON, statement.name.span)
             return
@@ -144,7 +210,7 @@ class Declarations:
         for place in template.placeholders:
             if place.text in known:
                 continue
-            binding = self.scope.find(place.text)
+            binding = self.local.find(place.text)
             if binding is not None and isinstance(binding.value, (int, str)) and not isinstance(binding.value, bool):
                 binding.used = True
                 known[place.text] = str(binding.value)
@@ -162,17 +228,16 @@ class Declarations:
         init: Initializer | None,
     ) -> Node | Poison:
         context = self.context
+        place = statement.name.span if statement.alias is None else statement.alias.span
         if runtime in context.inputs:
             others = (Label(context.input_spans[runtime], "taken here"),)
             help_ = "write `{i}` in the name of a family" if statement.family is not None and statement.alias else ""
-            return context.error(
-                "E0212", f"run-time name `{runtime}` is used twice", statement.name.span, others=others, help_=help_
-            )
+            return context.error("E0212", f"run-time name `{runtime}` is used twice", place, others=others, help_=help_)
         with context.at(statement.name.span):
             node = context.b.input(runtime, found[0], found[1], kind)
         entry: GraphInput = declare(node, init, statement.doc)
         context.inputs[runtime] = entry
-        context.input_spans[runtime] = statement.name.span
+        context.input_spans[runtime] = place
         return node
 
     def shape(self, shape: ast.Shape) -> tuple[DType, Shape] | None:
@@ -180,7 +245,7 @@ class Declarations:
         dtype = F32 if shape.dtype is None else DTYPES[shape.dtype.text]
         dims: list[Any] = []
         for part in shape.dims:
-            dim = self.evaluator.evaluate(part, self.scope)
+            dim = self.evaluator.evaluate(part, self.local)
             if isinstance(dim, Poison):
                 return None
             if isinstance(dim, float):
@@ -193,72 +258,18 @@ class Declarations:
                     "E0303", f"a dim is a static integer or a dynamic size, not {describe(dim)}", part.span
                 )
                 return None
-            if isinstance(dim, int) and dim < 0:
-                self.context.error("E0350", f"the dim is {dim}, dims are 0 or more", part.span)
+            if isinstance(dim, int) and not 0 <= dim < 1 << 63:
+                size = f"{dim}" if abs(dim) < 1 << 70 else "huge"
+                self.context.error("E0350", f"the dim is {size}, dims are 0 or more and below 2 ** 63", part.span)
                 return None
             dims.append(dim)
         return dtype, tuple(dims)
-
-    def _initializer(self, expr: Any) -> Initializer | None:
-        node = unwrapped(expr)
-        if isinstance(node, ast.Call) and [n.text for n in node.func.path[:-1]] in ([], ["init"]):
-            return self._initializer_call(node)
-        value = self.evaluator.evaluate(expr, self.scope)
-        if isinstance(value, Poison):
-            return None
-        if is_number(value) and not isinstance(value, Dim):
-            return Initializer("constant", (("value", value),))
-        self.context.error(
-            "E0303", f"an initialiser is a call such as `he_normal()` or a number, not {describe(value)}", expr.span
-        )
-        return None
-
-    def _initializer_call(self, node: ast.Call) -> Initializer | None:
-        name = node.func.path[-1].text
-        if name not in INITIALIZERS:
-            self.context.error(
-                "E0202", f"unknown initialiser `{name}`", node.func.span, help_=did_you_mean(name, INITIALIZERS)
-            )
-            return None
-        parameters = list(INITIALIZERS[name])
-        positional = [a for a in node.args if a.name is None]
-        if name in ("normal", "trunc_normal") and len(positional) == 1 and len(node.args) == 1:
-            parameters = ["std"]  # `normal(0.02)` gives the deviation, as one writes it in models
-        if name == "uniform" and len(node.args) == 1 and positional:
-            parameters = ["high"]  # `uniform(0.1)` is symmetric: -0.1 to 0.1
-        if len(positional) > len(parameters):
-            self.context.error(
-                "E0220",
-                f"`{name}` takes at most {len(INITIALIZERS[name])} arguments, {len(positional)} given",
-                node.span,
-            )
-            return None
-        args: dict[str, Any] = {}
-        for k, arg in enumerate(node.args):
-            key = parameters[k] if arg.name is None else arg.name.text
-            if key not in INITIALIZERS[name] and key not in parameters:
-                self.context.error(
-                    "E0221", f"`{name}` has no argument `{key}`", arg.span, help_=did_you_mean(key, INITIALIZERS[name])
-                )
-                return None
-            value = self.evaluator.evaluate(arg.value, self.scope)
-            if isinstance(value, Poison):
-                return None
-            if not is_number(value) or isinstance(value, Dim):
-                self.context.error(
-                    "E0303", f"arguments of an initialiser are static numbers, not {describe(value)}", arg.span
-                )
-                return None
-            args[key] = value
-        if name == "uniform" and list(args) == ["high"] and parameters == ["high"]:
-            args = {"low": -args["high"], "high": args["high"]}
-        return Initializer(name, tuple(args.items()))
 
     # ------------------------------------------------------------------ constants
     def _const(self, statement: ast.Const) -> None:
         if not self._fresh(statement.name):
             return
-        value = self.evaluator.evaluate(statement.value, self.scope)
+        value = self.evaluator.evaluate(statement.value, self.local)
         self.scope.bind(statement.name.text, self._constant(statement, value), statement.name.span)
 
     def _constant(self, statement: ast.Const, value: Any) -> Any:
@@ -269,6 +280,12 @@ class Declarations:
             return self.context.error(
                 "E0303", f"a constant is made of static numbers, not {describe(value)}", statement.value.span
             )
+        if statement.dtype is not None and statement.dtype.text not in DTYPES:
+            return POISON  # reported by the parser
+        if not _rectangular(nested):
+            if self.context.collector.has_errors:
+                return POISON  # most likely reported by the parser
+            return self.context.error("E0124", "rows of unequal length, or an empty one", statement.value.span)
         dtype = DTYPES[statement.dtype.text] if statement.dtype else None
         flat = _flat(nested)
         if dtype is None:
@@ -277,17 +294,26 @@ class Declarations:
             dtype = weak_dtype(max(flat, key=_width)) if flat else F32
         bad = next((v for v in flat if not _fits(v, dtype)), None)
         if bad is not None:
-            return self.context.error("E0351", f"{bad} is out of range for {dtype}", statement.value.span)
-        if any(
-            v != 0 and isinstance(v, float) and dtype.is_float and float(np.asarray(v).astype(dtype.numpy)) == 0
-            for v in flat
-        ):
+            number = "an integer" if dtype.is_integer and isinstance(bad, float) and bad == bad // 1 else "in range"
+            why = "is no integer" if dtype.is_integer and isinstance(bad, float) else "is out of range"
+            help_ = f"write it without a point, it is {number}" if number == "an integer" else ""
+            return self.context.error("E0351", f"{bad} {why} for {dtype}", statement.value.span, help_=help_)
+        kind = {"bool": np.bool_, "complex": np.complex64, "float": np.float64}.get(dtype.kind, dtype.numpy)
+        array = np.array(nested, kind).astype(dtype.numpy)
+        if dtype.is_float and any(v != 0 and e == 0 for v, e in zip(flat, array.ravel().tolist(), strict=True)):
             self.context.warn("W0904", f"a literal becomes 0 in {dtype}", statement.value.span)
         with self.context.at(statement.span):
-            try:
-                return self.context.b.constant(np.asarray(nested).astype(dtype.numpy), dtype)
-            except BUILD_PROBLEMS as problem:
-                return self.context.problem(problem, statement.span)
+            return self.context.b.constant(array, dtype)
+
+
+def _declared_names(body: ast.Body) -> list[str]:
+    return [n.name.text for n in walk(body) if isinstance(n, (ast.Param, ast.Const))]
+
+
+def _declares(statement: ast.If) -> list[str]:
+    """Names that the branches of an `if` declare."""
+    bodies = [*(b.body for b in statement.branches), *([statement.orelse] if statement.orelse else [])]
+    return [name for body in bodies for name in _declared_names(body)]
 
 
 def _kind_of(value: Any) -> str:
@@ -305,12 +331,23 @@ def _nested(value: Any) -> Any:
     return value if isinstance(value, (bool, int, float)) else None
 
 
+def _rectangular(nested: Any) -> bool:
+    """Whether nested lists have rows of one length and no empty row."""
+    level = [nested]
+    while any(isinstance(part, list) for part in level):
+        lengths = {len(part) if isinstance(part, list) else -1 for part in level}
+        if len(lengths) != 1 or lengths == {0}:
+            return False
+        level = [item for part in level for item in part]
+    return True
+
+
 def _flat(nested: Any) -> list[Any]:
     result, todo = [], [nested]
     while todo:
         part = todo.pop()
         if isinstance(part, list):
-            todo.extend(part)
+            todo.extend(reversed(part))
         else:
             result.append(part)
     return result
@@ -329,6 +366,3 @@ def _fits(value: Any, dtype: DType) -> bool:
     if dtype.is_float and isinstance(value, (int, float)) and abs(value) != float("inf") and value == value:
         return abs(value) <= dtype.largest
     return True
-
-
-__all__ = ["INITIALIZERS", "Binding", "Declarations"]

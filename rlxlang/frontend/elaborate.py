@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlxlang.diagnostics import Diagnostic, Source, Span, did_you_mean
+from rlxlang.diagnostics import Diagnostic, Label, Source, Span, did_you_mean
 from rlxlang.frontend import ast
-from rlxlang.frontend.context import Context, Function, Scope
+from rlxlang.frontend.context import BUILD_PROBLEMS, Context, Function, Scope
 from rlxlang.frontend.declarations import Declarations
 from rlxlang.frontend.parse import parse_expression, parse_module
-from rlxlang.frontend.statements import Statements
+from rlxlang.frontend.statements import Statements, top_level_names
 from rlxlang.frontend.values import ListValue, Poison, Unbound, describe, is_number
 from rlxlang.ir import SURFACES, Builder, Graph, GraphOutput, Node, topological
-from rlxlang.types import Dim, weak_dtype
+from rlxlang.ops.broadcasting import as_node
+from rlxlang.types import TensorType, axes_of
+
+_FRAMES = 40_000  # of Python while a text is expanded
+# Structural errors after which the statement is still in the tree.
+_WHOLE = frozenset(("E0113", "E0114", "E0116", "E0117", "E0118", "E0119", "E0122", "E0123", "E0124", "E0125", "E0126"))
 
 
 @dataclass(frozen=True)
@@ -54,11 +61,17 @@ def elaborate_source(
         return Elaborated(None, parsed.diagnostics)
     elaboration = _Elaboration(parsed.module)
     elaboration.context.collector.extend(parsed.diagnostics)
+    # A statement that could not be read may have bound any name.
+    elaboration.context.declines_all = any(d.code < "E02" and d.code not in _WHOLE for d in parsed.errors)
+    graph = None
     try:
-        graph = elaboration.run(configs or {})
+        with _deep_stack():
+            graph = elaboration.run(configs or {})
     except RecursionError:
         elaboration.context.error("E0607", "the text is nested too deeply", parsed.module.span)
-        graph = None
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
+        if not parsed.errors:
+            raise  # else the tree does not hold what `ast` promises, and its errors have been reported
     if elaboration.context.collector.has_errors:
         graph = None
     doc = next((s.doc for s in parsed.module.statements if isinstance(s, ast.Graph)), "")
@@ -96,19 +109,25 @@ class _Elaboration:
         self.declared = Scope()
         self.scope = Scope(self.declared)
         self.last = ""
+        self.position = 0
+        self.context.early_scope = self._early_scope
         self.outputs: list[tuple[ast.OutItem, str]] = []
 
     def run(self, configs: Mapping[str, Any]) -> Graph | None:
         context = self.context
-        Declarations(context, self.statements.evaluator, self.declared).read(self.module, configs)
         for statement in self.module.statements:
+            self._announce(statement)
+        declarations = Declarations(context, self.statements.evaluator, self.declared)
+        declarations.read(self.module, configs)
+        for position, statement in enumerate(self.module.statements):
+            self.position = position
             self._statement(statement)
         outputs = self._outputs()
         name = next((s.name.value for s in self.module.statements if isinstance(s, ast.Graph)), "")
         name = name or Path(self.module.source.name).stem or "graph"
         if context.collector.has_errors:
             return None
-        self._warn_unused(outputs)
+        self._warn_unused(outputs, {name for name, binding in declarations.local.names.items() if binding.used})
         return context.b.finish(name, context.inputs.values(), outputs)
 
     def _statement(self, statement: Any) -> None:
@@ -117,35 +136,74 @@ class _Elaboration:
             case ast.Graph() | ast.Config() | ast.Input() | ast.Param() | ast.Const():
                 return
             case ast.Fn():
-                self._define(statement)
+                function = context.functions[statement.name.text]
+                if function.definition is statement:
+                    function.scope = self.scope.snapshot()
             case ast.Out() | ast.Tap():
                 for item in statement.items:
                     if item.value is not None:
                         value = self.statements.evaluator.evaluate(item.value, self.scope)
                         self.statements.bind(item.name, value, self.scope)
                     self.outputs.append((item, "tap" if isinstance(statement, ast.Tap) else "out"))
-            case ast.Use():
-                context.unsupported("`use`", statement.span)
-            case ast.Bind():
-                context.unsupported("`bind`", statement.span)
-            case ast.Block():
-                context.unsupported("`block`", statement.span)
-            case ast.Vjp() | ast.Jvp():
-                context.unsupported("a derivative rule in the text", statement.span)
+            case ast.Use() | ast.Bind() | ast.Block() | ast.Vjp() | ast.Jvp():
+                return
             case _:
                 self.last = self.statements.run(statement, self.scope) or self.last
+
+    # ------------------------------------------------------------------ definitions
+    def _announce(self, statement: Any) -> None:
+        """Make a definition known, and refuse what this version does not build; uses of that stay silent."""
+        context = self.context
+        match statement:
+            case ast.Fn():
+                self._define(statement)
+            case ast.Block():
+                context.unsupported("`block`", statement.span)
+                context.declined.add(statement.name.text)
+            case ast.Bind():
+                context.unsupported("`bind`", statement.span)
+                context.declined |= {item.name.text for item in statement.items}
+            case ast.Use():
+                context.unsupported("`use`", statement.span)
+                self._decline_use(statement)
+            case ast.Vjp() | ast.Jvp():
+                context.unsupported("a derivative rule in the text", statement.span)
+
+    def _decline_use(self, statement: ast.Use) -> None:
+        context = self.context
+        if statement.wildcard:
+            context.declines_all = True
+        elif statement.items is not None:
+            context.declined |= {(item.alias or item.name).text for item in statement.items}
+        elif statement.alias is not None:
+            context.declined.add(statement.alias.text)
+        elif isinstance(statement.target, ast.Str):
+            context.declined.add(Path(statement.target.value).stem)
+        else:
+            context.declined.add(statement.target.path[-1].text)
 
     def _define(self, statement: ast.Fn) -> None:
         name = statement.name.text
         context = self.context
-        if name in context.functions:
-            context.error("E0210", f"fn `{name}` is defined twice", statement.name.span)
+        earlier = context.functions.get(name)
+        if earlier is not None:
+            others = (Label(earlier.definition.name.span, "defined here first"),)
+            context.error("E0210", f"fn `{name}` is defined twice", statement.name.span, others=others)
             return
-        if name in SURFACES:
+        if name in SURFACES or name in ("dim", "grad"):
             context.warn("W0903", f"fn `{name}` hides the op of that name", statement.name.span)
         if statement.remat:
             context.unsupported("`remat`", statement.span)
-        context.functions[name] = Function(statement, self.scope.snapshot())
+        position = next(k for k, s in enumerate(self.module.statements) if s is statement)
+        context.functions[name] = Function(statement, None, position)
+
+    def _early_scope(self, function: Function) -> Scope:
+        """What the body of a fn sees that is called above its definition: bindings in between have no value yet."""
+        scope = self.scope.snapshot()
+        between = self.module.statements[self.position : function.position]
+        for name in top_level_names(between):
+            scope.bind(name, Unbound("it is bound below this call"))
+        return scope
 
     # ------------------------------------------------------------------ outputs
     def _outputs(self) -> list[GraphOutput]:
@@ -160,7 +218,8 @@ class _Elaboration:
                     continue
                 name = item.name.text
                 if name in seen:
-                    context.error("E0211", f"output `{name}` is listed twice", item.name.span)
+                    others = (Label(seen[name], "listed here first"),)
+                    context.error("E0211", f"output `{name}` is listed twice", item.name.span, others=others)
                     continue
                 seen[name] = item.name.span
                 node = self._output_node(item.name)
@@ -187,6 +246,8 @@ class _Elaboration:
     def _output_node(self, name: ast.Name) -> Node | None:
         context = self.context
         binding = self.scope.find(name.text)
+        if binding is None and (context.declines_all or name.text in context.declined):
+            return None
         if binding is None:
             help_ = did_you_mean(name.text, self.scope.visible())
             context.error("E0206", f"unknown output `{name.text}`", name.span, help_=help_)
@@ -200,9 +261,11 @@ class _Elaboration:
             return None
         if is_number(value):
             with context.at(name.span):
-                if isinstance(value, Dim):
-                    return context.b.emit("dim_size", dim=value, dtype=weak_dtype(0))
-                return context.b.full(value, weak_dtype(value))
+                try:
+                    return as_node(context.b, value)
+                except BUILD_PROBLEMS as problem:
+                    context.problem(problem, name.span)
+                    return None
         if isinstance(value, ListValue):
             context.error(
                 "E0304",
@@ -217,20 +280,35 @@ class _Elaboration:
         return value
 
     # ------------------------------------------------------------------ warnings
-    def _warn_unused(self, outputs: list[GraphOutput]) -> None:
+    def _warn_unused(self, outputs: list[GraphOutput], read_by_declarations: set[str]) -> None:
         context = self.context
         needed = set(topological([o.node for o in outputs]))
-        sizes = {axis for n in needed if n.op.name == "dim_size" for axis in _axes(n)}
+        read = {axis for e in context.inputs.values() if e.node in needed for axis in e.node.tensor.axes()}
+        sizes = {axis for node in needed for axis in _axes(node)} - read
         for entry in context.inputs.values():
             if entry.node in needed or (entry.kind == "input" and sizes & set(entry.node.tensor.axes())):
                 continue
             context.warn("W0902", f"{entry.kind} `{entry.name}` is not used", context.input_spans[entry.name])
         for name, binding in self.scope.names.items():
-            if not binding.used and binding.span is not None and not name.startswith("_"):
+            if name in read_by_declarations or name.startswith("_"):
+                continue
+            if not binding.used and binding.span is not None:
                 context.warn("W0902", f"`{name}` is not used", binding.span, help_="an unused name may begin with `_`")
 
 
 def _axes(node: Node) -> tuple[str, ...]:
-    from rlxlang.types import axes_of
+    """Dynamic axes that a node needs the sizes of."""
+    if node.op.name == "dim_size":
+        return axes_of(node.attrs["dim"])
+    return node.type.axes() if isinstance(node.type, TensorType) else ()
 
-    return axes_of(node.attrs["dim"])
+
+@contextmanager
+def _deep_stack() -> Iterator[None]:
+    """Room for fns inside fns: expansion takes about ten Python frames a call."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _FRAMES))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from math import inf, nan, pi
 from typing import Any
 
-from rlxlang.diagnostics import Label, Span, did_you_mean
+import numpy as np
+
+from rlxlang.diagnostics import Label, did_you_mean
 from rlxlang.frontend import ast, statics
+from rlxlang.frontend.calls import CallFunction, Calls
 from rlxlang.frontend.context import BUILD_PROBLEMS, Context, Scope
 from rlxlang.frontend.indexing import EllipsisItem, NewAxisItem, index_tensor
 from rlxlang.frontend.postorder import postorder, unwrapped
@@ -20,9 +23,8 @@ from rlxlang.frontend.values import (
     is_number,
     is_static,
 )
-from rlxlang.ir import SURFACES, MaskKind, Node, RangeValue, SourcedGuard
-from rlxlang.ops import METHODS
-from rlxlang.types import DTYPES, Dim, Guard, TypeProblem
+from rlxlang.ir import SURFACES, Node, RangeValue, SourcedGuard
+from rlxlang.types import DTYPES, F32, Dim, DType, Guard, TypeProblem
 
 OPERATORS = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "div": "floor_div", "%": "mod", "**": "pow", "@": "matmul",
@@ -31,19 +33,18 @@ OPERATORS = {
 _BY_OPERATOR = {"&": "bit_and", "|": "bit_or", "^": "bit_xor", "!": "bit_not", "-": "neg"}
 _PREDEFINED = {"inf": inf, "nan": nan, "pi": pi, "true": True, "false": False}
 
-CallFunction = Callable[[str, Sequence[Any], Mapping[str, Any], Span], Any]
-
 
 class Evaluator:
     """Evaluates expressions in a scope.
 
     Args:
         context: The elaboration.
-        call_function: Expands a fn of the text: name, positional and named values, the call's span.
+        call_function: Expands a fn of the text.
     """
 
     def __init__(self, context: Context, call_function: CallFunction) -> None:
-        self.context, self.call_function = context, call_function
+        self.context = context
+        self.calls = Calls(context, call_function)
 
     def evaluate(self, root: Any, scope: Scope) -> Any:
         """The value of an expression; POISON when it (or a part of it) is wrong."""
@@ -61,7 +62,9 @@ class Evaluator:
             return values[id(part)]
 
         match node:
-            case ast.Int() | ast.Float() | ast.Bool() | ast.Str():
+            case ast.Int():
+                return statics.limited(node.value)
+            case ast.Float() | ast.Bool() | ast.Str():
                 return node.value
             case ast.Dyn():
                 return Dim.axis(f"?{node.label}")
@@ -85,17 +88,17 @@ class Evaluator:
             case ast.Field():
                 return self._field(node, value(node.value))
             case ast.Call():
-                return self._call(node, value)
+                return self.calls.call(node, value)
             case ast.Method():
-                return self._method(node, value)
+                return self.calls.method(node, value)
             case ast.Named():
-                return self._named(node, value)
+                return self.calls.named(node, value)
         raise AssertionError(f"no evaluation for {type(node).__name__}")
 
     # ------------------------------------------------------------------ names
     def _reference(self, node: ast.Ref, scope: Scope) -> Any:
         if len(node.path) > 1:
-            return self._path(node)
+            return self.calls.path(node)
         name = node.path[0].text
         binding = scope.find(name)
         if binding is not None:
@@ -107,26 +110,14 @@ class Evaluator:
             return _PREDEFINED[name]
         if name in DTYPES:
             return DTYPES[name]
+        if name in self.context.declined or self.context.declines_all:
+            return POISON
         notes: tuple[str, ...] = ()
         if name in SURFACES or name in self.context.functions:
             notes = (f"`{name}` is a function: call it, `{name}(…)`",)
         return self.context.error(
             "E0201", f"unknown name `{name}`", node.span, notes=notes, help_=did_you_mean(name, scope.visible())
         )
-
-    def _path(self, node: ast.Ref) -> Any:
-        head, *rest = (n.text for n in node.path)
-        if len(rest) == 1 and head == "DType" and rest[0] in DTYPES:
-            return DTYPES[rest[0]]
-        if len(rest) == 1 and head == "MaskKind" and rest[0] in ("Causal", "None"):
-            return MaskKind(rest[0])
-        if head == "MaskKind":
-            help_ = did_you_mean(rest[-1], ["Causal", "None", "SlidingWindow"])
-            return self.context.error("E0201", f"unknown mask `{node.text}`", node.span, help_=help_)
-        if head == "DType":
-            help_ = did_you_mean(rest[-1], DTYPES)
-            return self.context.error("E0208", f"unknown dtype `{node.text}`", node.span, help_=help_)
-        return self.context.error("E0203", f"unknown module `{head}`", node.path[0].span)
 
     # ------------------------------------------------------------------ operators
     def _unary(self, node: ast.Unary, operand: Any) -> Any:
@@ -148,16 +139,26 @@ class Evaluator:
                 return self.context.error(
                     "E0304", f"`{node.op}` takes tensors or numbers, not {describe(value)}", side.span
                 )
-        if not isinstance(left, Node) and not isinstance(right, Node):
+        sized = isinstance(left, Dim) or isinstance(right, Dim)
+        strings = isinstance(left, str) or isinstance(right, str)
+        if (
+            not isinstance(left, Node)
+            and not isinstance(right, Node)
+            and (not sized or strings or statics.is_sizes(node.op, left, right))
+        ):
             if statics.needs_exact(node.op, left, right):
                 guard = Guard(right, "divides", left, f"`{left} / {right}` must divide exactly, the division")
                 self.context.b.require(SourcedGuard(guard, self.context.b.origin))
             return statics.binary(node.op, left, right)
-        if isinstance(left, str) or isinstance(right, str):
+        if strings:
             return self.context.error("E0304", f"`{node.op}` cannot combine a tensor and a string", node.span)
         name = _BY_OPERATOR.get(node.op) or OPERATORS[node.op]
         if node.op == "-":
             name = "sub"
+        for number, other, side in ((left, right, node.left), (right, left, node.right)):
+            dtype = other.dtype if isinstance(other, Node) and other.dtype.is_float else F32
+            if isinstance(number, float) and _vanishes(number, dtype):
+                self.context.warn("W0904", f"{number} becomes 0 in {dtype}", side.span)
         try:
             return SURFACES[name].build(self.context.b, left, right)
         except TypeProblem as problem:
@@ -181,7 +182,7 @@ class Evaluator:
         for part, end in zip((node.start, node.stop, node.step), ends, strict=True):
             if isinstance(end, Poison):
                 return POISON
-            if end is not None and (isinstance(end, bool) or not isinstance(end, (int, Dim))):
+            if part is not None and (isinstance(end, bool) or not isinstance(end, (int, Dim))):
                 return self.context.error(
                     "E0303",
                     f"the ends of a range are integers known while the graph is built, not {describe(end)}",
@@ -237,89 +238,16 @@ class Evaluator:
             "E0207", f"{describe(base)} has no field `{node.name.text}`", node.name.span, help_=help_
         )
 
-    # ------------------------------------------------------------------ calls
-    def _named(self, node: ast.Named, value: Callable[[Any], Any]) -> Any:
-        return self.context.unsupported("`as` after a block call", node.span)
-
-    def _arguments(
-        self, args: Sequence[ast.Arg], value: Callable[[Any], Any]
-    ) -> tuple[list[Any], dict[str, Any]] | None:
-        positional = [value(a.value) for a in args if a.name is None]
-        named = {a.name.text: value(a.value) for a in args if a.name is not None}
-        if any(isinstance(v, Poison) for v in (*positional, *named.values())):
-            return None
-        return positional, named
-
-    def _call(self, node: ast.Call, value: Callable[[Any], Any]) -> Any:
-        given = self._arguments(node.args, value)
-        if given is None:
-            return POISON
-        positional, named = given
-        if len(node.func.path) > 1:
-            return self._call_path(node, positional)
-        return self._apply(node.func.path[0].text, node.func.span, positional, named, node.span, method=False)
-
-    def _call_path(self, node: ast.Call, positional: list[Any]) -> Any:
-        if node.func.text == "MaskKind::SlidingWindow":
-            if len(positional) == 1 and isinstance(positional[0], int) and not isinstance(positional[0], bool):
-                return MaskKind("SlidingWindow", positional[0])
-            return self.context.error("E0303", "`MaskKind::SlidingWindow` takes one static integer", node.span)
-        return self._path(node.func)
-
-    def _method(self, node: ast.Method, value: Callable[[Any], Any]) -> Any:
-        receiver = value(node.receiver)
-        given = self._arguments(node.args, value)
-        if given is None or isinstance(receiver, Poison):
-            return POISON
-        positional, named = given
-        return self._apply(node.name.text, node.name.span, [receiver, *positional], named, node.span, method=True)
-
-    def _apply(
-        self, name: str, name_span: Span, positional: list[Any], named: dict[str, Any], span: Span, *, method: bool
-    ) -> Any:
-        context = self.context
-        if name in context.functions:
-            return self.call_function(name, positional, named, span)
-        every = [*positional, *named.values()]
-        if name == "dim":
-            return self._dim(positional, named, span)
-        if name in statics.STATIC_FUNCTIONS and positional and not named and all(is_number(v) for v in every):
-            return statics.call(name, positional)
-        if name == "grad" and name not in SURFACES:
-            return context.unsupported("`grad` inside a graph", span)
-        surface = METHODS.get(name) if method else None
-        surface = surface or SURFACES.get(name)
-        if surface is None or (method and not surface.method):
-            known = [*context.functions, *SURFACES]
-            what = "method" if method else "function"
-            return context.error("E0202", f"unknown {what} `{name}`", name_span, help_=did_you_mean(name, known))
-        bound = surface.bind([_plain(v) for v in positional], {k: _plain(v) for k, v in named.items()})
-        result = surface.build(context.b, **bound)
-        return ListValue(tuple(result)) if isinstance(result, (tuple, list)) else result
-
-    def _dim(self, positional: list[Any], named: dict[str, Any], span: Span) -> Any:
-        names = ("x", "axis")
-        values = dict(zip(names, positional, strict=False)) | named
-        if len(positional) > 2 or set(values) != set(names):
-            return self.context.error("E0220", "`dim` takes a tensor and an axis: `dim(x, 0)`", span)
-        x, axis = values["x"], values["axis"]
-        if not isinstance(x, Node):
-            return self.context.error("E0304", f"`dim` takes a tensor, not {describe(x)}", span)
-        if isinstance(axis, bool) or not isinstance(axis, int):
-            return self.context.error("E0303", f"the axis of `dim` is a static integer, not {describe(axis)}", span)
-        rank = x.tensor.rank
-        if not -rank <= axis < rank:
-            return self.context.error("E0403", f"axis {axis} is out of range for a tensor of rank {rank}", span)
-        return x.shape[axis]
-
-
-def _plain(value: Any) -> Any:
-    """An argument as surfaces take it: lists become tuples."""
-    return tuple(_plain(v) for v in value.items) if isinstance(value, ListValue) else value
-
 
 def _shown(value: Any) -> str:
     return str(value.type) if isinstance(value, Node) else describe(value)
+
+
+def _vanishes(value: Any, dtype: DType) -> bool:
+    """Whether a number that is not zero is zero in a float dtype."""
+    if not isinstance(value, float) or value == 0 or not abs(value) < 1:
+        return False
+    return float(np.asarray(value).astype(dtype.numpy)) == 0
 
 
 __all__ = ["Evaluator", "unwrapped"]

@@ -64,6 +64,8 @@ def _apply(b: Builder, x: Node, items: Sequence[Any]) -> Indexed:
     shape: list[DimLike] = []
     gather: tuple[int, Node] | None = None
     axis = 0
+    start: DimLike
+    stop: DimLike
     for item in items:
         if isinstance(item, NewAxisItem):
             shape.append(1)
@@ -129,7 +131,7 @@ def _range(
     b: Builder, item: RangeValue, size: DimLike, axis: int, warnings: list[str]
 ) -> tuple[DimLike, DimLike, int, bool]:
     """Start, stop, positive step, and whether the result is then reversed."""
-    step = item.step
+    step: Any = item.step
     if isinstance(step, bool) or not isinstance(step, int) or step == 0:
         raise TypeProblem("E0350", f"the step of a slice is an integer other than 0, not {step}")
     stop = item.stop

@@ -10,8 +10,9 @@ from rlxlang.frontend import ast
 from rlxlang.frontend.context import Context, Scope
 from rlxlang.frontend.expressions import Evaluator
 from rlxlang.frontend.values import POISON, ListValue, Poison, describe, is_number
-from rlxlang.ir import Builder, Graph, GraphOutput, Node, SourcedGuard, declare, topological
-from rlxlang.types import Dim, DimLike, DType, Guard, dims_equal, weak_dtype
+from rlxlang.ir import Builder, Graph, GraphOutput, Node, SourcedGuard, declare
+from rlxlang.ops.broadcasting import number_node, weak_type
+from rlxlang.types import Dim, DimLike, DType, Guard, dims_equal
 
 RunBody = Callable[[ast.Body, Scope], "BodyEnd"]
 
@@ -57,25 +58,42 @@ class Scans:
                     "E0304", f"carry `{carry.name.text}` starts as a tensor, not {describe(start)}", carry.start.span
                 )
                 return None
-        dtypes: list[DType | None] = [s.dtype if isinstance(s, Node) else None for s in starts]
-        guess = [
-            weak_dtype(s) if d is None and not isinstance(s, (Dim, Node)) else d
-            for s, d in zip(starts, dtypes, strict=True)
-        ]
-        marks = self.context.collector.mark()
-        built = self._attempt(statement, scope, starts, stacks, [g or weak_dtype(0) for g in guess])
-        if built is None:
+        if not self._names_are_new(statement):
             return None
-        results = built[1]
-        wanted = [d or r.dtype for d, r in zip(dtypes, results, strict=True)]
-        if any(w != r.dtype and d is None for w, r, d in zip(wanted, results, dtypes, strict=True)) or any(
-            d is None and g != w for d, g, w in zip(dtypes, guess, wanted, strict=True)
-        ):
-            self.context.collector.rewind(marks)
-            built = self._attempt(statement, scope, starts, stacks, wanted)
+        dtypes = [s.dtype if isinstance(s, Node) else weak_type(s) for s in starts]
+        for last in (False, False, True):
+            mark = self.context.mark()
+            built = self._attempt(statement, scope, starts, stacks, dtypes, strict=last)
             if built is None:
                 return None
-        return self._node(statement, stacks, length, built)
+            # A weak start takes the dtype of what the body makes of it: elaborate once more with that.
+            wanted = [r.dtype if is_number(s) else d for s, d, r in zip(starts, dtypes, built[1], strict=True)]
+            if wanted == dtypes:
+                return self._node(statement, stacks, length, built)
+            self.context.rewind(mark)
+            dtypes = wanted
+        return None
+
+    def _names_are_new(self, statement: ast.Scan) -> bool:
+        """Whether the names of carries and emits, all visible after the scan, differ."""
+        seen = {c.name.text: c.name.span for c in statement.carries}
+        for part in statement.body.statements:
+            if not isinstance(part, ast.Emit):
+                continue
+            name = part.name.text
+            if name in seen:
+                help_ = f"give it a name of its own: `emit {name} as {name}s;`"
+                others = (Label(seen[name], "first here"),)
+                self.context.error(
+                    "E0211",
+                    f"`{name}` would be two values after the scan",
+                    part.name.span,
+                    others=others,
+                    help_=help_,
+                )
+                return False
+            seen[name] = part.name.span
+        return True
 
     def _sources(self, statement: ast.Scan, scope: Scope) -> tuple[list[Node], DimLike] | None:
         if statement.length is not None:
@@ -122,7 +140,14 @@ class Scans:
         return stacks, length
 
     def _attempt(
-        self, statement: ast.Scan, scope: Scope, starts: list[Any], stacks: list[Node], dtypes: list[DType]
+        self,
+        statement: ast.Scan,
+        scope: Scope,
+        starts: list[Any],
+        stacks: list[Node],
+        dtypes: list[DType],
+        *,
+        strict: bool,
     ) -> tuple[list[Node], list[Node], list[Node], list[Node]] | None:
         """Elaborate the body; gives placeholders (carries, slices), new carries, emits and the starts as nodes."""
         context, b = self.context, self.context.b
@@ -131,7 +156,7 @@ class Scans:
         begin: list[Node] = []
         for carry, start, dtype in zip(statement.carries, starts, dtypes, strict=True):
             with context.at(carry.span):
-                node = start if isinstance(start, Node) else _number_node(b, start, dtype)
+                node = start if isinstance(start, Node) else number_node(b, start, dtype)
                 hole = b.input(carry.name.text, node.dtype, node.shape)
             begin.append(node)
             holes.append(hole)
@@ -142,7 +167,8 @@ class Scans:
             holes.append(hole)
             inner.bind(source.name.text, hole, source.name.span)
         end = self.run_body(statement.body, inner)
-        results = self._new_carries(statement, inner, holes, end)
+        weak = [not strict and is_number(s) for s in starts]
+        results = self._new_carries(statement, inner, holes, end, weak)
         if results is None:
             return None
         emitted: list[Node] = []
@@ -151,14 +177,16 @@ class Scans:
                 return None
             if is_number(value):
                 with context.at(span):
-                    value = _number_node(b, value, weak_dtype(value) if not isinstance(value, Dim) else weak_dtype(0))
+                    value = number_node(b, value, weak_type(value))
             if not isinstance(value, Node):
                 context.error("E0304", f"`emit {name}` takes a tensor, not {describe(value)}", span)
                 return None
             emitted.append(value)
         return holes, results, emitted, begin
 
-    def _new_carries(self, statement: ast.Scan, inner: Scope, holes: list[Node], end: BodyEnd) -> list[Node] | None:
+    def _new_carries(
+        self, statement: ast.Scan, inner: Scope, holes: list[Node], end: BodyEnd, weak: list[bool]
+    ) -> list[Node] | None:
         context = self.context
         values = [inner.names[c.name.text].value for c in statement.carries]
         unbound = [v is h for v, h in zip(values, holes, strict=False)]
@@ -177,18 +205,18 @@ class Scans:
                         "W0905", f"carry `{carry.name.text}` keeps its value: the body does not bind it", carry.span
                     )
         results: list[Node] = []
-        for carry, value, hole in zip(statement.carries, values, holes, strict=False):
+        for carry, value, hole, open_ in zip(statement.carries, values, holes, weak, strict=False):
             if isinstance(value, Poison):
                 return None
             if is_number(value):
                 with context.at(carry.span):
-                    value = _number_node(context.b, value, hole.dtype)
+                    value = number_node(context.b, value, weak_type(value) if open_ else hole.dtype)
             if not isinstance(value, Node):
                 context.error("E0603", f"carry `{carry.name.text}` becomes {describe(value)}", carry.span)
                 return None
             same = len(value.shape) == len(hole.shape)
             same = same and all(dims_equal(p, q) is not False for p, q in zip(value.shape, hole.shape, strict=True))
-            if not same or (value.dtype != hole.dtype and not _weak_start(carry)):
+            if not same or (value.dtype != hole.dtype and not open_):
                 others = (Label(carry.start.span, f"starts as {hole.type}"),)
                 context.error(
                     "E0603",
@@ -229,16 +257,18 @@ class Scans:
             return [self.context.b.emit("item", node, index=k) for k in range(len(results) + len(emitted))]
 
 
-def _weak_start(carry: ast.Carry) -> bool:
-    from rlxlang.frontend.postorder import unwrapped
-
-    return isinstance(unwrapped(carry.start), (ast.Int, ast.Float, ast.Bool, ast.Unary, ast.Ref, ast.Binary))
-
-
-def _number_node(b: Builder, value: Any, dtype: DType) -> Node:
-    if isinstance(value, Dim):
-        return b.emit("dim_size", dim=value, dtype=dtype)
-    return b.full(value, dtype)
+def _since(holes: list[Node], results: list[Node]) -> list[Node]:
+    """Nodes made after the placeholders that the results need, operands first; nothing older depends on a placeholder."""
+    oldest = min((h.serial for h in holes), default=0)
+    seen: set[Node] = set()
+    todo = list(results)
+    while todo:
+        node = todo.pop()
+        if node in seen or node.serial < oldest:
+            continue
+        seen.add(node)
+        todo.extend(node.inputs)
+    return sorted(seen, key=lambda n: n.serial)
 
 
 def cut(holes: list[Node], results: list[Node], outer: Builder) -> tuple[Graph, list[Node]]:
@@ -248,8 +278,8 @@ def cut(holes: list[Node], results: list[Node], outer: Builder) -> tuple[Graph, 
         The body, whose inputs are the placeholders and then the values it closes over, and those values.
     """
     inside = set(holes)
-    for node in topological([*holes, *results]):
-        if node not in inside and any(i in inside for i in node.inputs):
+    for node in _since(holes, results):
+        if any(i in inside for i in node.inputs):
             inside.add(node)
     b = Builder()
     env: dict[Node, Node] = {}
@@ -269,8 +299,8 @@ def cut(holes: list[Node], results: list[Node], outer: Builder) -> tuple[Graph, 
                 closed.append(node)
         return env[node]
 
-    for node in topological(results):
-        if node in inside and node not in env:
+    for node in sorted(inside, key=lambda n: n.serial):
+        if node not in env:
             operands = [env[i] if i in inside else outside(i) for i in node.inputs]
             with b.at(node.origin):
                 env[node] = b.emit(node.op, *operands, **node.attrs)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from rlxlang.diagnostics import Span, did_you_mean
+from rlxlang.diagnostics import Frame, Span, did_you_mean
 from rlxlang.frontend import ast
-from rlxlang.frontend.context import Context, Function, Scope
+from rlxlang.frontend.calls import Arguments
+from rlxlang.frontend.context import BUILD_PROBLEMS, Context, Function, Scope
 from rlxlang.frontend.expressions import Evaluator
 from rlxlang.frontend.loops import BodyEnd, Scans
 from rlxlang.frontend.values import POISON, ListValue, Poison, Unbound, describe, is_static
 from rlxlang.ir import Node
+from rlxlang.types import Dim
 
 LARGEST_REPEAT = 1_000_000  # iterations; a repeat is unrolled, so more can only be a slip
+DEEPEST_CALLS = 1000  # fns inside fns; expansion recurses once a level
 
 
 class Statements:
@@ -42,6 +45,18 @@ class Statements:
 
     def run(self, statement: Any, scope: Scope) -> str:
         """Run one statement; gives the last name it binds, or ""."""
+        try:
+            return self._run(statement, scope)
+        except BUILD_PROBLEMS as problem:
+            self.context.problem(problem, statement.span)
+            self._poison(ast.Body(statement.span, (statement,)), scope)
+            return ""
+
+    def _poison(self, body: ast.Body, scope: Scope) -> None:
+        for name in bound_names(body):
+            scope.bind(name, POISON, body.span)
+
+    def _run(self, statement: Any, scope: Scope) -> str:
         match statement:
             case ast.Let():
                 return self._let(statement, scope)
@@ -57,9 +72,7 @@ class Statements:
                     scope.bind(carry.name.text, POISON, carry.span)
                 return statement.carries[-1].name.text
             case ast.Param() | ast.Const():
-                self.context.unsupported("a declaration inside a body", statement.span)
-                scope.bind(statement.name.text, POISON, statement.span)
-                return ""
+                return ""  # in an `if` on a config Bool: read with the other declarations
         raise AssertionError(f"no rule for {type(statement).__name__}")
 
     def bind(self, name: ast.Name, value: Any, scope: Scope) -> None:
@@ -160,12 +173,17 @@ class Statements:
         variable = statement.var.text if isinstance(statement, ast.RepeatRange) else ""
         hidden = scope.names.get(variable) if variable else None
         last = ""
-        for count in counts:
+        place = statement.range.span if isinstance(statement, ast.RepeatRange) else statement.count.span
+        for step, count in enumerate(counts):
             if variable:
                 scope.bind(variable, count, statement.span).used = True
-            last = self.run_body(statement.body, scope).last
-            if self.context.collector.has_errors:
-                break  # the same errors again would say nothing new
+            errors = self.context.errors
+            text = f"in the iteration {variable} = {count}" if variable else f"in iteration {step + 1} of {len(counts)}"
+            with self.context.within(Frame(place, text)):
+                last = self.run_body(statement.body, scope).last
+            if self.context.errors != errors:
+                self._poison(statement.body, scope)  # the same errors again would say nothing new
+                break
         if variable and variable not in names:
             if hidden is None:
                 scope.names.pop(variable, None)
@@ -187,20 +205,25 @@ class Statements:
                 )
                 return self._poisoned(statement, scope)
             if chosen:
-                return self.run_body(branch.body, scope).last
-        return self.run_body(statement.orelse, scope).last if statement.orelse is not None else ""
+                last = self.run_body(branch.body, scope).last
+                break
+        else:
+            last = self.run_body(statement.orelse, scope).last if statement.orelse is not None else ""
+        for body in _bodies(statement):
+            for name in bound_names(body):
+                if scope.find(name) is None:
+                    scope.bind(name, Unbound("the branch of the `if` that binds it is not taken"), statement.span)
+        return last
 
     def _poisoned(self, statement: ast.If, scope: Scope) -> str:
-        bodies = [*(b.body for b in statement.branches), *([statement.orelse] if statement.orelse else [])]
-        for body in bodies:
-            for name in bound_names(body):
-                scope.bind(name, POISON, statement.span)
+        for body in _bodies(statement):
+            self._poison(body, scope)
         return ""
 
     # ------------------------------------------------------------------ fns
-    def call(self, name: str, positional: Sequence[Any], named: Mapping[str, Any], span: Span) -> Any:
+    def call(self, name: str, given: Arguments) -> Any:
         """Expand a call of a fn of the text; gives its result."""
-        context = self.context
+        context, span = self.context, given.span
         function = context.functions[name]
         definition = function.definition
         if name in context.active:
@@ -211,16 +234,17 @@ class Statements:
                 span,
                 help_="a `fn` is expanded where it is called; use `repeat` or `scan`",
             )
-        scope = Scope(function.scope)
-        if not self._bind_arguments(function, positional, named, span, scope):
+        if len(context.active) >= DEEPEST_CALLS:
+            return context.error("E0607", f"more than {DEEPEST_CALLS} fns call each other", span)
+        scope = Scope(function.scope if function.scope is not None else context.early_scope(function))
+        if not self._bind_arguments(function, given, scope):
             return POISON
         with context.calling(name, span):
-            return self._run_fn(definition, scope)
+            return self._run_fn(definition, scope, span)
 
-    def _bind_arguments(
-        self, function: Function, positional: Sequence[Any], named: Mapping[str, Any], span: Span, scope: Scope
-    ) -> bool:
+    def _bind_arguments(self, function: Function, given: Arguments, scope: Scope) -> bool:
         context, definition = self.context, function.definition
+        positional, named, span = given.positional, given.named, given.span
         name, formals = definition.name.text, definition.formals
         form = f"{name}({', '.join(f.name.text for f in formals)})"
         if len(positional) > len(formals):
@@ -237,14 +261,17 @@ class Statements:
                 context.error(
                     "E0221",
                     f"`{name}` has no argument `{key}`",
-                    span,
+                    given.named_spans[key],
                     notes=(f"its form is `{form}`",),
                     help_=did_you_mean(key, known),
                 )
                 return False
             if key in known[: len(positional)]:
                 context.error(
-                    "E0222", f"argument `{key}` of `{name}` is given twice", span, notes=(f"its form is `{form}`",)
+                    "E0222",
+                    f"argument `{key}` of `{name}` is given twice",
+                    given.named_spans[key],
+                    notes=(f"its form is `{form}`",),
                 )
                 return False
         for k, formal in enumerate(formals):
@@ -260,7 +287,7 @@ class Statements:
                 return False
             if isinstance(value, Poison):
                 return False
-            value = self._typed(formal, value, name, span)
+            value = self._typed(formal, value, name, given.place(key, known))
             if isinstance(value, Poison):
                 return False
             scope.bind(key, value, formal.span).used = True
@@ -284,8 +311,6 @@ class Statements:
                 formal.type.span,
                 help_=did_you_mean(kind, (*table, "tensor")),
             )
-        from rlxlang.types import Dim
-
         if kind == "int" and isinstance(value, Dim):
             return value
         fits = isinstance(value, table[kind]) and (kind == "bool" or not isinstance(value, bool))
@@ -295,8 +320,9 @@ class Statements:
             )
         return float(value) if kind == "float" else value
 
-    def _run_fn(self, definition: ast.Fn, scope: Scope) -> Any:
-        result: Any = POISON
+    def _run_fn(self, definition: ast.Fn, scope: Scope, span: Span) -> Any:
+        result: Any = None
+        errors = self.context.errors
         for statement in definition.body.statements:
             if isinstance(statement, ast.Return):
                 values = tuple(self.evaluator.evaluate(v, scope) for v in statement.values)
@@ -313,7 +339,25 @@ class Statements:
             elif last and (binding := scope.find(last)) is not None:
                 binding.used = True
                 result = binding.value
-        return POISON if isinstance(result, Unbound) else result
+        if isinstance(result, Unbound) or (result is None and self.context.errors == errors):
+            reason = f": {result.reason}" if isinstance(result, Unbound) else ", nothing in its body is bound"
+            return self.context.error("E0119", f"`{definition.name.text}` has no result here{reason}", span)
+        return POISON if result is None else result
+
+
+def _bodies(statement: ast.If) -> list[ast.Body]:
+    return [*(b.body for b in statement.branches), *([statement.orelse] if statement.orelse else [])]
+
+
+def top_level_names(statements: Sequence[Any]) -> list[str]:
+    """Names that statements of a text bind, outputs with a value of their own included."""
+    names: dict[str, None] = {}
+    for statement in statements:
+        if isinstance(statement, (ast.Out, ast.Tap)):
+            names |= {item.name.text: None for item in statement.items if item.value is not None}
+        elif not isinstance(statement, (ast.Fn, ast.Block)):
+            names |= dict.fromkeys(bound_names(ast.Body(statement.span, (statement,))))
+    return list(names)
 
 
 def bound_names(body: ast.Body) -> list[str]:
@@ -333,6 +377,5 @@ def bound_names(body: ast.Body) -> list[str]:
             case ast.Loop():
                 names |= {c.name.text: None for c in statement.carries}
             case ast.If():
-                bodies = [*(b.body for b in statement.branches), *([statement.orelse] if statement.orelse else [])]
-                todo.extend(s for inner in reversed(bodies) for s in reversed(inner.statements))
+                todo.extend(s for inner in reversed(_bodies(statement)) for s in reversed(inner.statements))
     return list(names)

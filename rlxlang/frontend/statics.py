@@ -18,7 +18,9 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_LARGEST_BITS = 1 << 16  # of the result of a static power; beyond, the program is wrong and the machine would stall
+_LARGEST_BITS = 1 << 13  # of a static integer; beyond, the program is wrong and arithmetic would stall
+_LONGEST_SIZE = 2000  # characters of a size; beyond, a loop has squared a polynomial and arithmetic would stall
+_MOST_TERMS = 4096  # of a product of sizes before like terms meet
 
 
 def _fault(message: str, help_: str = "") -> TypeProblem:
@@ -41,7 +43,20 @@ def binary(op: str, left: Any, right: Any) -> Any:
         return _logical(op, left, right)
     if isinstance(left, Dim) or isinstance(right, Dim):
         return _size(op, left, right)
-    return _number(op, left, right)
+    return limited(_number(op, left, right))
+
+
+def limited(value: Any) -> Any:
+    """A static value, refused when it is larger than static arithmetic allows.
+
+    Raises:
+        TypeProblem: E0352.
+    """
+    if isinstance(value, int) and value.bit_length() > _LARGEST_BITS:
+        raise _fault("the integer is too large", f"static integers have at most {_LARGEST_BITS} bits")
+    if isinstance(value, Dim) and (len(value.terms) > _LONGEST_SIZE or len(str(value)) > _LONGEST_SIZE):
+        raise _fault("the size is too complicated", "keep the sizes of a model to a few terms")
+    return value
 
 
 def _compare(op: str, left: Any, right: Any) -> bool:
@@ -71,26 +86,44 @@ def _size(op: str, left: Any, right: Any) -> Any:
     left, right = (int(v) if isinstance(v, bool) else v for v in (left, right))
     try:
         if op == "+":
-            return left + right
+            return limited(left + right)
         if op == "-":
-            return left - right
+            return limited(left - right)
         if op == "*":
-            return left * right
+            return _times(left, right)
         if op == "div":
-            return floor_div(left, right)
+            return limited(floor_div(left, right))
         if op == "%":
-            return mod(left, right)
+            return limited(mod(left, right))
         if op == "/":
             exact = exact_quotient(left, right)
-            return exact if exact is not None else floor_div(left, right)
+            return exact if exact is not None else limited(floor_div(left, right))
         if op == "**" and isinstance(right, int) and 0 <= right <= 16:
             result: Any = 1
             for _ in range(right):
-                result = result * left
+                result = _times(result, left)
             return result
     except DimProblem as problem:
         raise _fault(str(problem)) from None
     raise _fault(f"`{op}` is not defined for dynamic sizes")
+
+
+def _times(left: Any, right: Any) -> Any:
+    counts = [len(v.terms) if isinstance(v, Dim) else 1 for v in (left, right)]
+    if counts[0] * counts[1] > _MOST_TERMS:
+        raise _fault("the size is too complicated", "keep the sizes of a model to a few terms")
+    return limited(left * right)
+
+
+def is_sizes(op: str, left: Any, right: Any) -> bool:
+    """Whether `left op right` of sizes and numbers is a size; else it is known only at run time, as a tensor."""
+    if isinstance(left, float) or isinstance(right, float):
+        return False
+    if op in _COMPARISONS:
+        return op in ("==", "!=") and bool(left == right)
+    if op == "**":
+        return isinstance(right, int) and not isinstance(right, bool) and 0 <= right <= 16
+    return op in ("+", "-", "*", "div", "%", "/")
 
 
 def needs_exact(op: str, left: Any, right: Any) -> bool:
