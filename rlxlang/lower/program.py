@@ -252,7 +252,7 @@ def _overwrite(graph: Graph, partition: Partition, node: Node, state: Node, extr
                 return False
             if home is not writer:
                 before.add(home)
-            elif source is not state or coords != identity(node.shape) or reader is writer.contraction:
+            elif source is not state or coords != identity(node.shape) or writer.contraction in (reader, node):
                 return False
     if any(o.node is state or _is_view_of(o.node, state) for o in graph.outputs):
         return False
