@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from rlxlang.loading import check, expr, load, loads
     from rlxlang.schedules import LrSchedule
     from rlxlang.scope import GraphScope, Param, Tensor, cat, stack
+    from rlxlang.tools.fmt import format_source as format
     from rlxlang.trainer import Trainer
 
 # Public name -> "module" or "module:attribute". tests/test_public_api.py keeps this table,
@@ -83,6 +84,7 @@ _EXPORTS = {
     "expr": "rlxlang.loading:expr",
     "fastest_device": "rlxlang.device:fastest_device",
     "fastest_device_for": "rlxlang.device:fastest_device_for",
+    "format": "rlxlang.tools.fmt:format_source",
     "load": "rlxlang.loading:load",
     "loads": "rlxlang.loading:loads",
     "optim": "rlxlang.optim",
@@ -122,6 +124,7 @@ __all__ = [
     "expr",
     "fastest_device",
     "fastest_device_for",
+    "format",
     "load",
     "loads",
     "optim",

@@ -78,6 +78,7 @@ class _Renderer:
         self._is_broken: list[bool] = []
         self._must_break = False  # a comment has ended the line
         self._after_inline = False
+        self._after_joint = False
 
     def run(self) -> str:
         """The text of all pieces."""
@@ -122,7 +123,8 @@ class _Renderer:
 
     def _newline(self, *, continues: bool = False) -> None:
         """Begin a line; one that `continues` a statement stands deeper than its first word."""
-        level = self._level + (1 if continues and self._level == self._base else 0)
+        deeper = continues and self._level == self._base and not self._after_joint
+        level = self._level + (1 if deeper else 0)
         self._end_line()
         self._must_break = self._after_inline = False
         self._write(" " * min(level * STEP, MAX_INDENT))
@@ -132,7 +134,7 @@ class _Renderer:
             self._newline(continues=True)
         if self._after_inline and text[0] not in _NO_SPACE_BEFORE:
             self._write(" ")
-        self._after_inline = False
+        self._after_inline = self._after_joint = False
         self._write(text)
 
     def _open(self, at: int) -> None:
@@ -146,6 +148,7 @@ class _Renderer:
         self._is_broken.append(at in self._forced or self._column + width > WIDTH)
 
     def _blank(self, at: int, kind: Kind) -> None:
+        self._after_joint = kind is Kind.JOINT
         if self._must_break:
             self._newline(continues=kind is Kind.SPACE)
             return

@@ -42,7 +42,7 @@ def _expand(node: ast.Node) -> Steps:
         case ast.OutItem():
             return [node.name, *_maybe("=", node.value)]
         case ast.UseItem():
-            return [node.name, *([] if node.alias is None else [Kind.SPACE, "as", Kind.SPACE, node.alias])]
+            return [node.name, *_maybe("as", node.alias)]
         case ast.BindItem():
             return [Leaf(node.span, node.name.text + ("[]" if node.is_list else ""))]
         case ast.Formal():
@@ -103,15 +103,7 @@ def _semicolon(writer: Writer) -> None:
 def _ends_with_body(node: ast.Node) -> bool:
     return isinstance(
         node,
-        ast.Fn
-        | ast.Block
-        | ast.Vjp
-        | ast.Jvp
-        | ast.RepeatTimes
-        | ast.RepeatRange
-        | ast.Scan
-        | ast.Loop
-        | ast.If,
+        ast.Fn | ast.Block | ast.Vjp | ast.Jvp | ast.RepeatTimes | ast.RepeatRange | ast.Scan | ast.Loop | ast.If,
     )
 
 
@@ -161,7 +153,7 @@ def _use(node: ast.Use) -> Steps:
         return [*start, "::", "*"]
     if node.items is not None:
         return [*start, "::", *bracket("{", separated(_each(node.items), Kind.LINE), "}")]
-    return start if node.alias is None else [*start, Kind.SPACE, "as", Kind.SPACE, node.alias]
+    return [*start, *_maybe("as", node.alias)]
 
 
 def _fed(node: ast.Input | ast.Param) -> Steps:
@@ -188,8 +180,9 @@ def _binding(node: ast.Node) -> Steps:
         case ast.Tap():
             return ["tap", Kind.SPACE, *_filled(node.items)]
         case ast.Emit():
-            renamed = node.name.span.start >= node.value.span.end
-            return ["emit", Kind.SPACE, node.value, *([Kind.SPACE, "as", Kind.SPACE, node.name] if renamed else [])]
+            # The name of `emit y;` is the value itself.
+            name = node.name if node.name.span.start >= node.value.span.end else None
+            return ["emit", Kind.SPACE, node.value, *_maybe("as", name)]
         case ast.Return():
             return ["return", Kind.SPACE, *_filled(node.values)]
     raise TypeError(f"no binding: {type(node).__name__}")

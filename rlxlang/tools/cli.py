@@ -22,6 +22,7 @@ COMMANDS = {
     "train": "train a model on arrays",
     "run": "compute the outputs of a model",
     "check": "report errors and warnings of models",
+    "fmt": "write models in the canonical layout",
     "summary": "describe a model: parameters, sizes, work, kernels",
     "devices": "list the devices of this machine",
 }
