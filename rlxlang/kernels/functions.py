@@ -28,7 +28,7 @@ _ROWS = (
     ("sub", 2, "fiu", "same", "Difference; integers wrap."),
     ("mul", 2, "fiu", "same", "Product; integers wrap."),
     ("div", 2, "f", "same", "IEEE quotient."),
-    ("floor_div", 2, "fiu", "same", "Floor of the quotient: np.floor_divide for floats; integers give 0 for a zero divisor, MIN for MIN / -1."),
+    ("floor_div", 2, "fiu", "same", "np.floor_divide for floats; integers give 0 for a zero divisor, MIN for MIN / -1."),
     ("mod", 2, "fiu", "same", "Remainder with the sign of the divisor: np.remainder for floats; integers give 0 for a zero divisor."),
     ("rem", 2, "fiu", "same", "Remainder with the sign of the dividend: np.fmod for floats; integers give 0 for a zero divisor."),
     ("neg", 1, "fiu", "same", "Negation."),
@@ -59,7 +59,7 @@ _ROWS = (
     ("shl", 2, "iu", "same", "Shift left; the count is taken modulo the width."),
     ("shr", 2, "iu", "same", "Shift right, arithmetic for signed types; the count is taken modulo the width."),
     ("isnan", 1, "f", "bool", ""), ("isinf", 1, "f", "bool", ""), ("isfinite", 1, "f", "bool", ""),
-    ("cast", 1, "fiub", "given", "Float to int saturates, NaN gives 0; int to int wraps; to Bool is != 0; F16/BF16/F32/F64 round to nearest even."),
+    ("cast", 1, "fiub", "given", "Float to int saturates, NaN gives 0; int to int wraps; to Bool is != 0; floats round to even."),
 )  # fmt: skip
 
 FUNCTIONS: dict[str, ScalarFunction] = {row[0]: ScalarFunction(*row) for row in _ROWS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class Buffer:
     dtype: DType
     shape: tuple[DimLike, ...]
     name: str = ""
-    data: np.ndarray | None = None  # type: ignore[type-arg]
+    data: np.ndarray[Any, Any] | None = None
     offset: DimLike = 0
 
 
@@ -133,7 +133,8 @@ class Program:
         axes: Names of the dynamic axes.
         buffers: All buffers, by id.
         steps: Kernels in order; later ones may read what earlier ones wrote.
-        dims: Every non-constant size that the steps use, and the number of elements of every buffer; at run time a backend is given their values in this order.
+        dims: Every non-constant size that the steps use, and the number of elements of every buffer; at run time a
+            backend is given their values in this order.
         arena: Bytes of temporary memory (a size: it may depend on the axes).
         threads: For how many threads `private` buffers have copies.
         outputs: Buffer ids of the outputs, in order.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -20,7 +20,6 @@ from rlxlang.kernels import (
     Pass,
     Step,
     Store,
-    roots,
     walk,
 )
 from rlxlang.lower.coords import Coord, axis_coord, flat, identity
@@ -30,7 +29,7 @@ from rlxlang.lower.nests import vector_axis
 from rlxlang.lower.rewrite import rewrite
 from rlxlang.lower.roles import Role, compute_dtype, role_of, step_inward
 from rlxlang.lower.values import Values, converted
-from rlxlang.types import I64, DimLike, DType, Shape, exact_quotient, product
+from rlxlang.types import I64, DimLike, DType, Shape, product
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,9 @@ class GroupContract:
         name: Name of the kernel.
     """
 
-    def __init__(self, group: Group, buffers: Buffers, place, stored, name: str) -> None:  # type: ignore[no-untyped-def]
+    def __init__(
+        self, group: Group, buffers: Buffers, place: Callable[[Node], int], stored: Set[Node], name: str
+    ) -> None:
         assert group.contraction is not None
         self.group, self.buffers, self.place, self.name = group, buffers, place, name
         self.node = group.contraction
@@ -249,6 +250,3 @@ def _keeps_axis(axis: int, parts: Sequence[range], batches: int) -> bool:
 
 def _moved_axis(axis: int, parts: Sequence[range], batches: int) -> int:
     return axis if axis < batches else batches + next(k for k, p in enumerate(parts) if axis in p)
-
-
-__all__ = ["GroupContract", "exact_quotient", "roots"]

@@ -126,7 +126,7 @@ def reshape_coords(
             continue
         while k < len(target) and target[k] == 1:
             k += 1
-        coord, extent = ZERO, 1
+        coord = ZERO
         rest: DimLike = dim
         while True:
             if k >= len(target):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 
 from rlxlang.ir import Node
@@ -22,13 +22,14 @@ from rlxlang.kernels import (
     roots,
     walk,
 )
-from rlxlang.lower.coords import Coord, axis_coord, coord_value, flat, size_expr
+from rlxlang.lower.coords import Coord, axis_coord, coord_value, size_expr
 from rlxlang.lower.fuse import Group
 from rlxlang.lower.memory import Buffers
 from rlxlang.lower.rewrite import rewrite, rewrite_store
+from rlxlang.lower.roles import Role, compute_dtype, role_of
 from rlxlang.lower.values import Values, converted
 from rlxlang.ops import lowering as how
-from rlxlang.types import BOOL, I64, DimLike, ceil_div, product
+from rlxlang.types import BOOL, DimLike, DType, ceil_div, product
 
 BLOCK = 4096  # elements summed by one partial sum of a long reduction
 SHORT = 16384  # a static reduction up to this length is not split
@@ -67,9 +68,11 @@ class GroupNest:
         name: Name of the kernel.
     """
 
-    def __init__(self, group: Group, buffers: Buffers, place, stored: Iterable[Node], name: str) -> None:  # type: ignore[no-untyped-def]
+    def __init__(
+        self, group: Group, buffers: Buffers, place: Callable[[Node], int], stored: Set[Node], name: str
+    ) -> None:
         self.group, self.buffers, self.place, self.name = group, buffers, place, name
-        self.stored = [n for n in group.members if n in set(stored)]
+        self.stored = [n for n in group.members if n in stored]
         self.reductions = [n for n in group.members if isinstance(n.op.lower, how.Reduction)]
         inner = group.reduced or ()
         self.inner_axes = [k for k in range(len(group.shape)) if k in inner]
@@ -137,8 +140,8 @@ class GroupNest:
         inner = len(nest.inner)
         first: dict[int, tuple[int, Expr]] = {}
         wanted: dict[int, Expr] = {}
-        for k, step in enumerate(nest.passes):
-            found = walk(*(r.value for r in step.reduces), *(s.value for s in step.stores))
+        for k, one in enumerate(nest.passes):
+            found = walk(*(r.value for r in one.reduces), *(s.value for s in one.stores))
             for expr in found:
                 if isinstance(expr, Apply) and expr.function in _EXPENSIVE and _is_inner(expr, len(nest.outer)):
                     if id(expr) not in first:
@@ -272,18 +275,14 @@ class GroupNest:
 
 
 def _is_index_map(node: Node) -> bool:
-    from rlxlang.lower.roles import Role, role_of
-
     return role_of(node) is Role.INLINE
 
 
-def _reduced_dtype(node: Node):  # type: ignore[no-untyped-def]
-    from rlxlang.lower.roles import compute_dtype
-
+def _reduced_dtype(node: Node) -> DType:
     return compute_dtype(node.dtype)
 
 
-def neutral_value(op: str, dtype) -> int | float | bool:  # type: ignore[no-untyped-def]
+def neutral_value(op: str, dtype: DType) -> int | float | bool:
     """The value that a reduction is not changed by."""
     if op in ("sum", "any"):
         return False if dtype == BOOL else 0
@@ -348,6 +347,3 @@ def vector_axis(nest: Nest) -> int:
             score[axis] += 4 if stride == 1 else 0 if stride == 0 else -1
     best = max(candidates, key=lambda k: (score[k], -candidates.index(k)))
     return best
-
-
-__all__ = ["I64", "GroupNest", "flat", "neutral_value", "vector_axis"]

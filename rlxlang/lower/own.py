@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from rlxlang.ir import Node
 from rlxlang.kernels import Const, Expr, Nest, Pass, Reduce, Running, Step, Store
-from rlxlang.lower.coords import ZERO, Coord, Term, axis_coord, flat, identity
+from rlxlang.lower.coords import ZERO, Coord, Term, axis_coord, identity
 from rlxlang.lower.memory import Buffers
 from rlxlang.lower.nests import vector_axis
 from rlxlang.lower.roles import compute_dtype
 from rlxlang.lower.values import Values, converted
 from rlxlang.ops import lowering as how
-from rlxlang.types import I64, DimLike, Shape, product
+from rlxlang.types import I64, DimLike, Shape
 
 Place = Callable[[Node], int]
 
@@ -120,6 +120,3 @@ def _scatter(node: Node, target: int, buffers: Buffers, place: Place, name: str,
     store = Store(target, values.index(where, node.shape), value, mode)
     nest = Nest(name, tuple(extents), tuple(steps_inner), (Pass((), (store,)),), (), -1, (node.op.name,))
     return [*steps, replace(nest, vector_axis=_outer_axis(nest, store.index.strides))]
-
-
-__all__ = ["copy_nest", "flat", "own_steps", "product"]

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rlxlang.diagnostics import RlxBackendError
 from rlxlang.ir import Graph, Node
-from rlxlang.kernels import Buffer, Contract, Copy, Load, Loop, Nest, Program, SizeValue, Step, Window, roots, walk
+from rlxlang.kernels import (
+    Buffer,
+    Contract,
+    Copy,
+    Load,
+    Loop,
+    Nest,
+    Program,
+    SizeValue,
+    Step,
+    Store,
+    Window,
+    roots,
+    walk,
+)
 from rlxlang.lower.contracts import GroupContract
-from rlxlang.lower.coords import identity
+from rlxlang.lower.coords import Coord, identity
 from rlxlang.lower.fuse import Group, Partition, find, order
 from rlxlang.lower.memory import Buffers, plan
 from rlxlang.lower.nests import GroupNest
@@ -264,7 +278,7 @@ def _overwrite(graph: Graph, partition: Partition, node: Node, state: Node, extr
     return True
 
 
-def _reads(partition: Partition) -> Iterable[tuple[Node, list]]:  # type: ignore[type-arg]
+def _reads(partition: Partition) -> Iterable[tuple[Node, list[tuple[Node, tuple[Coord, ...]]]]]:
     for node in partition.group_of:
         yield node, partition.sources_of(node)
 
@@ -301,7 +315,7 @@ def collect_dims(buffers: Sequence[Buffer], steps: Sequence[Step]) -> tuple[DimL
     return tuple(found)
 
 
-def _note_exprs(step, stores, note) -> None:  # type: ignore[no-untyped-def]
+def _note_exprs(step: Nest | Contract, stores: Iterable[Store], note: Callable[..., None]) -> None:
     for store in stores:
         note(store.index.offset, *store.index.strides, *(d for g in store.index.gathered for d in (g.size, g.stride)))
     for expr in walk(*roots(step)):

@@ -7,8 +7,8 @@ from typing import Any
 
 from rlxlang.diagnostics import RlxBackendError
 from rlxlang.ir import Node
-from rlxlang.kernels import Accumulator, Apply, Const, Expr, Index, Load, Reduced
-from rlxlang.lower.coords import Coord, coord_value, flat, gathered
+from rlxlang.kernels import Apply, Const, Expr, Index, Load
+from rlxlang.lower.coords import Coord, coord_value, flat, gathered, size_expr
 from rlxlang.lower.memory import Buffers
 from rlxlang.lower.roles import Role, compute_dtype, data_coords, index_operands, role_of, step_inward
 from rlxlang.ops import lowering as how
@@ -128,8 +128,6 @@ class Values:
         if isinstance(record, how.ConstantData):
             return scalar_constant(node, dtype)
         if isinstance(record, how.SizeScalar):
-            from rlxlang.lower.coords import size_expr
-
             return converted(size_expr(node.attrs["dim"]), dtype)
         if isinstance(record, how.Iota):
             return converted(coord_value(coords[node.attrs["axis"]]), dtype)
@@ -143,6 +141,3 @@ class Values:
         """An element of a buffer, widened from half precision."""
         value = Load(buffer, self.index(coords, shape), dtype, self.guard)
         return converted(value, compute_dtype(dtype))
-
-
-__all__ = ["Accumulator", "Reduced", "Values", "converted", "scalar_constant"]

@@ -163,7 +163,7 @@ def hvp(graph: Graph, names: Sequence[str]) -> Graph:
     from rlxlang.transforms.forward import linearize
 
     tangents = linearize(grad(graph, names), names)
-    outputs = []
+    outputs: list[GraphOutput] = []
     for name, output in zip(names, tangents.outputs, strict=True):
         outputs.append(GraphOutput(unique_name(f"hvp_{name}", [o.name for o in outputs]), output.node))
     return Graph(graph.name, tangents.inputs, tuple(outputs), tangents.guards)

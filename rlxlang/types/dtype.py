@@ -110,7 +110,8 @@ def _numpy_dtype(dtype: DType) -> np.dtype[Any]:
     if dtype is BF16 or dtype.name == "BF16":
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        wide: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return wide
     return np.dtype(_NUMPY_NAMES[dtype.name])
 
 
