@@ -195,8 +195,9 @@ def _hypot(b: Builder, x: Node, y: Node) -> Node:
     large, small = b.emit("maximum", p, q), b.emit("minimum", p, q)
     ratio = emit.div(b, small, emit.select(b, emit.compare(b, "eq", large, 0), b.full_like(x, 1), large))
     value = emit.mul(b, large, b.emit("sqrt", emit.shift(b, emit.square(b, ratio), 1)))
-    infinite = emit.compare(b, "eq", large, float("inf"))
-    return emit.select(b, infinite, large, value)
+    # An infinite side decides even beside NaN, as in C and NumPy.
+    infinite = b.emit("bit_or", emit.compare(b, "eq", p, float("inf")), emit.compare(b, "eq", q, float("inf")))
+    return emit.select(b, infinite, b.full_like(x, float("inf")), value)
 
 
 def _over_result(k: int) -> Callable[..., Node]:

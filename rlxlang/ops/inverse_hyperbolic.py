@@ -15,6 +15,11 @@ def _inverse(b: Builder, x: Node) -> Node:
     return emit.div(b, b.full_like(x, 1), x)
 
 
+def _odd(b: Builder, x: Node, value: Node) -> Node:
+    """`value`, computed for |x|, with the sign of x; a zero keeps its own."""
+    return emit.select(b, emit.compare(b, "eq", x, 0), x, emit.mul(b, b.emit("sign", x), value))
+
+
 def _asinh(b: Builder, x: Node) -> Node:
     """sign(x)·log1p(|x| + x² / (1 + sqrt(x² + 1))), exact near 0; by log 2|x| where x² would overflow."""
     size = b.emit("abs", x)
@@ -24,7 +29,7 @@ def _asinh(b: Builder, x: Node) -> Node:
     root = b.emit("sqrt", emit.shift(b, square, 1))
     near = b.emit("log1p", emit.add(b, inner, emit.div(b, square, emit.shift(b, root, 1))))
     far = emit.shift(b, b.emit("log", emit.select(b, large, size, b.full_like(x, 1))), float(np.log(2)))
-    return emit.mul(b, b.emit("sign", x), emit.select(b, large, far, near))
+    return _odd(b, x, emit.select(b, large, far, near))
 
 
 def _d_asinh(b: Builder, operands: tuple[Node, ...], result: Node) -> Node:
@@ -32,10 +37,11 @@ def _d_asinh(b: Builder, operands: tuple[Node, ...], result: Node) -> Node:
 
 
 def _acosh(b: Builder, x: Node) -> Node:
-    """log1p(t + sqrt(t·(t + 2))) with t = x - 1, exact near 1; by log 2x where t² would overflow."""
+    """log1p(t + sqrt(t)·sqrt(t + 2)) with t = x - 1, exact near 1, NaN below; by log 2x where t² would overflow."""
     large = emit.compare(b, "gt", x, 1e4)
     t = emit.shift(b, emit.select(b, large, b.full_like(x, 1), x), -1)
-    near = b.emit("log1p", emit.add(b, t, b.emit("sqrt", emit.mul(b, t, emit.shift(b, t, 2)))))
+    root = emit.mul(b, b.emit("sqrt", t), b.emit("sqrt", emit.shift(b, t, 2)))
+    near = b.emit("log1p", emit.add(b, t, root))
     far = emit.shift(b, b.emit("log", emit.select(b, large, x, b.full_like(x, 1))), float(np.log(2)))
     return emit.select(b, large, far, near)
 
@@ -61,7 +67,7 @@ def _cbrt(b: Builder, x: Node) -> Node:
     regular = b.emit("bit_and", emit.compare(b, "gt", size, 0), b.emit("isfinite", size))
     safe = emit.select(b, regular, guess, b.full_like(x, 1))
     step = emit.scale(b, emit.sub(b, emit.div(b, emit.div(b, size, safe), safe), safe), 1 / 3)
-    return emit.mul(b, b.emit("sign", x), emit.select(b, regular, emit.add(b, safe, step), guess))
+    return _odd(b, x, emit.select(b, regular, emit.add(b, safe, step), guess))
 
 
 def _d_cbrt(b: Builder, operands: tuple[Node, ...], result: Node) -> Node:
