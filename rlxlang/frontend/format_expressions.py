@@ -151,9 +151,8 @@ def _binary(node: ast.Binary, *, indented: bool) -> Steps:
     while isinstance(left, ast.Binary) and _BAND.get(left.op) == band:
         links.append(left)
         left = left.left
-    steps: Steps = [Kind.OPEN, left]
-    if indented:
-        steps.insert(1, Kind.INDENT)
+    # Brackets of the first operand close below the beginning of the statement.
+    steps: Steps = [Kind.OPEN, left, Kind.INDENT] if indented else [Kind.OPEN, left]
     for link in reversed(links):
         steps += [Kind.LINE, link.op, Kind.SPACE, link.right]
     return [*steps, Kind.DEDENT, Kind.CLOSE] if indented else [*steps, Kind.CLOSE]
@@ -165,7 +164,7 @@ def _postfix(node: ast.Node) -> Steps:
         links.append(node)
         node = node.receiver if isinstance(node, ast.Method) else node.value
     broken = sum(isinstance(link, ast.Method) for link in links) >= _CHAINED_CALLS
-    steps: Steps = [node]
+    steps: Steps = []
     for link in reversed(links):
         match link:
             case ast.Method():
@@ -176,4 +175,4 @@ def _postfix(node: ast.Node) -> Steps:
             case ast.Index():
                 items: list[list[Step]] = [[item] for item in link.items]
                 steps += bracket("[", separated(items, Kind.LINE), "]")
-    return [Kind.OPEN, Kind.INDENT, *steps, Kind.DEDENT, Kind.CLOSE] if broken else steps
+    return [Kind.OPEN, node, Kind.INDENT, *steps, Kind.DEDENT, Kind.CLOSE] if broken else [node, *steps]
