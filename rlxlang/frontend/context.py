@@ -49,6 +49,13 @@ class Scope:
         return Scope(self.parent, dict(self.names))
 
 
+MOST_STATEMENTS = 100_000  # run in one text, those of fns and repeats counted each time
+
+
+class TooManyStatements(Exception):
+    """The text expands without end; reported already."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
     """What had been reported at some point of an elaboration."""
@@ -102,8 +109,22 @@ class Context:
         self.declines_all = False
         self.warned: set[tuple[str, int]] = set()
         self._errors = 0
+        self._statements = 0
 
     # ------------------------------------------------------------------ diagnostics
+    def count_statement(self, span: Span) -> None:
+        """Count one statement that is run.
+
+        Raises:
+            TooManyStatements: Calls or repeats inside each other multiply without end.
+        """
+        self._statements += 1
+        if self._statements > MOST_STATEMENTS:
+            self.error(
+                "E0600", f"the text expands to more than {MOST_STATEMENTS} statements", span, help_="use a `scan`"
+            )
+            raise TooManyStatements
+
     @property
     def errors(self) -> int:
         """How many errors have been reported; grows with each, also where one is dropped as a repetition."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from rlxlang.diagnostics import Diagnostic, Label, Source, Span, did_you_mean
 from rlxlang.frontend import ast
-from rlxlang.frontend.context import BUILD_PROBLEMS, Context, Function, Scope
+from rlxlang.frontend.context import BUILD_PROBLEMS, Context, Function, Scope, TooManyStatements
 from rlxlang.frontend.declarations import Declarations
 from rlxlang.frontend.parse import parse_expression, parse_module
 from rlxlang.frontend.statements import Statements, top_level_names
@@ -67,6 +67,8 @@ def elaborate_source(
     try:
         with _deep_stack():
             graph = elaboration.run(configs or {})
+    except TooManyStatements:
+        pass  # reported where it happened
     except RecursionError:
         elaboration.context.error("E0607", "the text is nested too deeply", parsed.module.span)
     except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):

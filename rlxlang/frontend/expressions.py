@@ -24,7 +24,7 @@ from rlxlang.frontend.values import (
     is_static,
 )
 from rlxlang.ir import SURFACES, Node, RangeValue, SourcedGuard
-from rlxlang.types import DTYPES, F32, Dim, DType, Guard, TypeProblem
+from rlxlang.types import DTYPES, F32, I32, Dim, DType, Guard, TypeProblem
 
 OPERATORS = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "div": "floor_div", "%": "mod", "**": "pow", "@": "matmul",
@@ -80,7 +80,7 @@ class Evaluator:
                 return self._by_value(node, value(node.value))
             case ast.ListExpr():
                 items = tuple(value(i) for i in node.items)
-                return POISON if any(isinstance(i, Poison) for i in items) else ListValue(items)
+                return POISON if any(isinstance(i, Poison) for i in items) else statics.limited(ListValue(items))
             case ast.Range():
                 return self._range(node, value)
             case ast.Index():
@@ -208,10 +208,20 @@ class Evaluator:
             return self._list_item(node, base, items)
         if not isinstance(base, Node):
             return self.context.error("E0304", f"{describe(base)} cannot be indexed", node.value.span)
+        items = [self._positions(i) if isinstance(i, ListValue) else i for i in items]
         found = index_tensor(self.context.b, base, items)
         for warning in found.warnings:
             self.context.warn("W0906", warning, node.span)
         return found.node
+
+    def _positions(self, value: ListValue) -> Any:
+        """A list of static integers as an integer tensor; any other list as it is."""
+        if not value.items or any(isinstance(i, bool) or not isinstance(i, int) for i in value.items):
+            return value
+        low, high = I32.integer_range
+        if not all(low <= i <= high for i in value.items):
+            return value
+        return self.context.b.constant(np.array(value.items, np.int32), I32)
 
     def _list_item(self, node: ast.Index, base: ListValue, items: list[Any]) -> Any:
         what = f"family `{base.family}`" if base.family else "list"
@@ -234,6 +244,8 @@ class Evaluator:
         if isinstance(base, Poison):
             return POISON
         help_ = f"for the op write `x.{node.name.text}(…)`" if node.name.text in SURFACES else ""
+        if node.name.text == "shape" and isinstance(base, Node):
+            help_ = "a size is `dim(x, axis)`"
         return self.context.error(
             "E0207", f"{describe(base)} has no field `{node.name.text}`", node.name.span, help_=help_
         )

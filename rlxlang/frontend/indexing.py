@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlxlang.ir import Builder, Node, RangeValue, SourcedGuard
+from rlxlang.frontend.values import describe
+from rlxlang.ops import emit
 from rlxlang.types import Dim, DimLike, Guard, TypeProblem, ceil_div, shape_text
 
 
@@ -75,6 +77,7 @@ def _apply(b: Builder, x: Node, items: Sequence[Any]) -> Indexed:
             if item.dtype.kind not in ("int", "uint"):
                 help_ = "use `where` to select by a mask" if item.dtype.kind == "bool" else "cast it: `cast(i, I32)`"
                 raise TypeProblem("E0301", f"a tensor index holds integers, not {item.dtype}", (), help_)
+            _check_positions(item, size, axis)
             gather = (len(shape), item)
             start, stop, step = 0, size, 1
             shape.append(size)
@@ -104,9 +107,19 @@ def _apply(b: Builder, x: Node, items: Sequence[Any]) -> Indexed:
     return Indexed(result, tuple(warnings))
 
 
+def _check_positions(item: Node, size: DimLike, axis: int) -> None:
+    """Refuse constant indices outside a static axis."""
+    data = emit.constant_of(item)
+    if data is None or not isinstance(size, int):
+        return
+    wrong = data[(data < -size) | (data >= size)]
+    if wrong.size:
+        raise TypeProblem("E0406", f"index {wrong.flat[0]} is out of range for axis {axis} of size {size}")
+
+
 def _position(b: Builder, item: Any, size: DimLike, axis: int) -> DimLike:
     if isinstance(item, bool) or not isinstance(item, (int, Dim)):
-        raise TypeProblem("E0303", f"an index is an integer, a range or an integer tensor, not {item!r}")
+        raise TypeProblem("E0303", f"an index is an integer, a range or an integer tensor, not {describe(item)}")
     if isinstance(item, Dim):
         _require(b, item + 1, size, f"index `{item}` of axis {axis}")
         return item
@@ -156,7 +169,7 @@ def _bound(
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, (int, Dim)):
-        raise TypeProblem("E0303", f"a slice bound is an integer known while the graph is built, not {value!r}")
+        raise TypeProblem("E0303", f"a slice bound is an integer known while the graph is built, not {describe(value)}")
     limit = size - 1 if last else size
     if isinstance(value, int) and value < 0:
         if isinstance(size, int) and value < -size:

@@ -15,7 +15,7 @@ from rlxlang.frontend.values import POISON, ListValue, Poison, Unbound, describe
 from rlxlang.ir import Node
 from rlxlang.types import Dim
 
-LARGEST_REPEAT = 1_000_000  # iterations; a repeat is unrolled, so more can only be a slip
+LARGEST_REPEAT = 100_000  # iterations; a repeat is unrolled, so more can only be a slip
 DEEPEST_CALLS = 1000  # fns inside fns; expansion recurses once a level
 
 
@@ -45,6 +45,7 @@ class Statements:
 
     def run(self, statement: Any, scope: Scope) -> str:
         """Run one statement; gives the last name it binds, or ""."""
+        self.context.count_statement(statement.span)
         try:
             return self._run(statement, scope)
         except BUILD_PROBLEMS as problem:
@@ -137,9 +138,10 @@ class Statements:
         return self._bounded(range(start, stop, step), statement.span)
 
     def _bounded(self, counts: range, span: Span) -> range | None:
-        if len(counts) > LARGEST_REPEAT:
+        length = max(0, -((counts.start - counts.stop) // counts.step))  # `len` overflows for huge ranges
+        if length > LARGEST_REPEAT:
             help_ = "a `scan` is one loop, whatever its length"
-            self.context.error("E0602", f"a `repeat` of {len(counts)} would be unrolled", span, help_=help_)
+            self.context.error("E0602", f"a `repeat` of {length} would be unrolled", span, help_=help_)
             return None
         return counts
 

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rlxlang.frontend.values import ListValue
 from rlxlang.types import Dim, DimProblem, TypeProblem, exact_quotient, floor_div
 from rlxlang.types.dim import maximum, minimum, mod
 
@@ -20,6 +21,8 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 _LARGEST_BITS = 1 << 13  # of a static integer; beyond, the program is wrong and arithmetic would stall
 _LONGEST_SIZE = 2000  # characters of a size; beyond, a loop has squared a polynomial and arithmetic would stall
+_LONGEST_STRING = 1 << 16
+_LONGEST_LIST = 1_000_000
 _MOST_TERMS = 4096  # of a product of sizes before like terms meet
 
 
@@ -37,7 +40,7 @@ def binary(op: str, left: Any, right: Any) -> Any:
         return _compare(op, left, right)
     if isinstance(left, str) or isinstance(right, str):
         if op == "+" and isinstance(left, str) and isinstance(right, str):
-            return left + right
+            return limited(left + right)
         raise _fault(f"`{op}` is not defined for strings")
     if op in ("&", "|", "^"):
         return _logical(op, left, right)
@@ -54,6 +57,10 @@ def limited(value: Any) -> Any:
     """
     if isinstance(value, int) and value.bit_length() > _LARGEST_BITS:
         raise _fault("the integer is too large", f"static integers have at most {_LARGEST_BITS} bits")
+    if isinstance(value, str) and len(value) > _LONGEST_STRING:
+        raise _fault("the string is too long", f"strings have at most {_LONGEST_STRING} characters")
+    if isinstance(value, ListValue) and value.leaves > _LONGEST_LIST:
+        raise _fault("the list is too long", f"lists have at most {_LONGEST_LIST} values")
     if isinstance(value, Dim) and (len(value.terms) > _LONGEST_SIZE or len(str(value)) > _LONGEST_SIZE):
         raise _fault("the size is too complicated", "keep the sizes of a model to a few terms")
     return value

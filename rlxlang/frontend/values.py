@@ -7,7 +7,7 @@ value of something already reported as wrong: whatever touches it is silent and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from rlxlang.diagnostics import Span
@@ -27,10 +27,18 @@ POISON = Poison()
 
 @dataclass(frozen=True, slots=True)
 class ListValue:
-    """Several values in order; `family` is the name of the declared family it stands for, or empty."""
+    """Several values in order; `family` is the name of the declared family it stands for, or empty.
+
+    `leaves` counts the values that are no lists, at any depth.
+    """
 
     items: tuple[Value, ...]
     family: str = ""
+    leaves: int = field(init=False, default=0, compare=False)
+
+    def __post_init__(self) -> None:
+        count = sum(i.leaves if isinstance(i, ListValue) else 1 for i in self.items)
+        object.__setattr__(self, "leaves", count)
 
 
 @dataclass(frozen=True, slots=True)
