@@ -74,7 +74,7 @@ config hidden: int = 2_56u32;
 input x @ "ids": [F16; ?batch, ?, 784];
 param w[3] @ "h.{i}\\n{{x}}": [hidden, 0xff] = he_normal();
 const eps = 1e-6f32 : F32;
-fn f(a, n: int = 4) { return relu(a) div n; }
+fn f(u, n: int = 4) { return relu(u) div n; }
 remat block b(x) { param w: [3]; let y = x @ w; }
 let h = nn::dense(x, 128, act: "relu") as "h.{i}";
 let (p, q) = h.split(1, 2);
@@ -87,7 +87,7 @@ tap k;
 """
 
 EXPECTED = [
-    ("/// Documented.", ["comment.line.documentation"]),
+    ("Documented.", ["comment.line.documentation"]),
     ("graph", ["storage.type.graph"]),
     ("use", ["keyword.control.import"]),
     ("config", ["storage.type.config"]),
@@ -111,7 +111,7 @@ EXPECTED = [
     ("he_normal", ["entity.name.function.call"]),
     ("fn", ["storage.type.function"]),
     ("f", ["entity.name.function"]),
-    ("a", ["variable.parameter", "variable.other"]),
+    ("u", ["variable.parameter", "variable.other"]),
     ("n", ["variable.parameter", "variable.other"]),
     ("return", ["keyword.control.flow"]),
     ("div", ["keyword.operator.word"]),
