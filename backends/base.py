@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from rlxlang.kernels import Program
+if TYPE_CHECKING:
+    from rlxlang.kernels import Program
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -18,8 +19,6 @@ Prepare: TypeAlias = Callable[[tuple[object, ...]], "tuple[Sequence[Array], Mapp
 
 class Executable(Protocol):
     """A compiled program, for every combination of dynamic sizes."""
-
-    program: Program
 
     def run(self, arrays: Mapping[int, Array], sizes: Mapping[str, int]) -> list[Array]:
         """Run once.
@@ -66,10 +65,3 @@ class Backend(Protocol):
             RlxBackendError: The device lacks something the program needs, by name.
         """
         ...
-
-
-def dim_values(program: Program, sizes: Mapping[str, int]) -> list[int]:
-    """Values of `program.dims` for given sizes of the axes."""
-    from rlxlang.types import evaluate
-
-    return [evaluate(d, sizes) for d in program.dims]

@@ -101,7 +101,7 @@ class Func(TransformMethods, TrainingMethods):
     def with_params(self, params: Mapping[str, object]) -> Func:
         """The function with several parameters bound; see `with_param`."""
         check_names(params, self.param_names(), "param", self.name)
-        entries = {e.name: e for e in self.graph.params}
+        entries = {e.name: e for e in self._outline.params}
         return self._rebound({n: _frozen(entries[n], v) for n, v in params.items()})
 
     def _rebound(self, new: Mapping[str, Array]) -> Func:
@@ -124,11 +124,11 @@ class Func(TransformMethods, TrainingMethods):
 
     def param_names(self) -> list[str]:
         """Names of all parameters, in order of declaration."""
-        return [e.name for e in self.graph.params]
+        return [e.name for e in self._outline.params]
 
     def param_shape_of(self, name: str) -> tuple[int, ...] | None:
         """The shape of a parameter, where a dynamic axis reads 0; None when there is no such parameter."""
-        entry = next((e for e in self.graph.params if e.name == name), None)
+        entry = next((e for e in self._outline.params if e.name == name), None)
         return None if entry is None else tuple(0 if isinstance(d, Dim) else d for d in entry.node.shape)
 
     def init_params(
@@ -146,7 +146,7 @@ class Func(TransformMethods, TrainingMethods):
         if (fn is None) == (seed is None):
             raise RlxValueError("`init_params` takes either a function or `seed=`")
         if fn is not None:
-            shapes = self._static_shapes(self.graph.params, "init_params")
+            shapes = self._static_shapes(self._outline.params, "init_params")
             return self.with_params({n: _checked_call(fn, n, s) for n, s in shapes.items()})
         assert seed is not None
         return self._initialised(seed)
@@ -154,7 +154,7 @@ class Func(TransformMethods, TrainingMethods):
     def _initialised(self, seed: int) -> Func:
         from rlxlang.initializers import draw
 
-        entries = [e for e in self.graph.params if e.init is not None or e.node.dtype.is_differentiable]
+        entries = [e for e in self._outline.params if e.init is not None or e.node.dtype.is_differentiable]
         without = [e.name for e in entries if e.init is None]
         if without:
             raise RlxValueError(
@@ -176,7 +176,7 @@ class Func(TransformMethods, TrainingMethods):
         """
         from rlxlang.initializers import randn_params
 
-        entries = [e for e in self.graph.params if e.node.dtype.is_differentiable]
+        entries = [e for e in self._outline.params if e.node.dtype.is_differentiable]
         return self.with_params(randn_params(entries, self._static_shapes(entries, "init_randn"), seed, stddev))
 
     def _static_shapes(self, entries: Iterable[GraphInput], what: str) -> dict[str, tuple[int, ...]]:
@@ -199,22 +199,27 @@ class Func(TransformMethods, TrainingMethods):
         return self.traced.graph
 
     @property
+    def _outline(self) -> Graph:
+        """Names and types without nodes; a function loaded from the cache has its graph made only for nodes."""
+        return self.traced.outline
+
+    @property
     def name(self) -> str:
         """Name of the function."""
-        return self.graph.name
+        return self._outline.name
 
     @property
     def output_count(self) -> int:
         """Number of outputs, taps included."""
-        return len(self.graph.outputs)
+        return len(self._outline.outputs)
 
     def input_names(self) -> list[str]:
         """Names of the inputs that each run is given, in order of declaration."""
-        return [e.name for e in self.graph.feeds]
+        return [e.name for e in self._outline.feeds]
 
     def output_names(self) -> list[str]:
         """Names of the outputs and then of the taps."""
-        return [o.name for o in self.graph.outputs]
+        return [o.name for o in self._outline.outputs]
 
     def summary(self) -> str:
         """A table of inputs, parameters and outputs with their types and sizes."""

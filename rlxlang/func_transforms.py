@@ -36,7 +36,7 @@ class TransformMethods:
     def _transformed(self, key: object, make: Callable[[Graph], Graph], lose: Sequence[str] = ()) -> Func:
         """The function of a transformed graph; params in `lose` are no longer bound."""
         derived = self.traced.derive(key, make)
-        kept = {p.name for p in derived.graph.params} - set(lose)
+        kept = {p.name for p in derived.outline.params} - set(lose)
         return self._over(derived, {n: a for n, a in self.bindings.items() if n in kept})
 
     def _derivative(self, transform: str, names: Names, *options: Any) -> Func:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,14 +20,16 @@ from rlxlang.diagnostics import (
     raise_all,
     warn_all,
 )
+from rlxlang import warm
+from rlxlang.compiler import Traced
 from rlxlang.func import Func
-from rlxlang.scope import Tensor
 
 if TYPE_CHECKING:
     from rlxlang.frontend.elaborate import Elaborated
+    from rlxlang.ir import Graph
 
 _UNNAMED = "<text>"
-_BOM = "\ufeff"
+_USE = re.compile(r"\b(?:use|bind)\b")
 
 
 def load(
@@ -51,7 +54,7 @@ def load(
     source, problem = _read(file)
     if source is None:
         raise error_class(problem.code)(problem)
-    return _finish(_elaborate(source, _configs(config, config_overrides), bind, file.parent))
+    return _checked(source, _configs(config, config_overrides), bind, file.parent)
 
 
 def loads(
@@ -76,7 +79,7 @@ def loads(
     """
     if not isinstance(source, str):
         raise RlxTypeError(f"`loads` takes a text, {type(source).__name__} is given", helps=("`load` takes a path",))
-    return _finish(_elaborate(Source(name or _UNNAMED, source), _configs(config, config_overrides), bind, None))
+    return _checked(Source(name or _UNNAMED, source), _configs(config, config_overrides), bind, None)
 
 
 def check(
@@ -120,6 +123,7 @@ def expr(source: str, /, **tensors: Any) -> Any:
     """
     from rlxlang.frontend.elaborate import elaborate_expression
     from rlxlang.frontend.values import ListValue
+    from rlxlang.scope import Tensor
 
     scope = next((t.scope for t in tensors.values() if isinstance(t, Tensor)), None)
     if scope is None:
@@ -165,12 +169,29 @@ def _elaborate(
     return elaborate_source(source, configs, dict(bind or {}), folder)
 
 
-def _finish(elaborated: Elaborated) -> Func:
-    if elaborated.graph is None:
-        raise_all(elaborated.diagnostics)
+def _checked(
+    source: Source, configs: Mapping[str, Any], bind: Mapping[str, Any] | None, folder: Path | None
+) -> Func:
+    """The function of a text; one that was checked before, unchanged, is only outlined until its nodes are needed."""
+    # Other files that a text draws in, and arrays bound to it, are not part of the key.
+    is_alone = not bind and _USE.search(source.text) is None
+    key = warm.text_key(source, configs) if is_alone else None
+    found = None if key is None else warm.load_record(key, source)
+    if found is not None:
+        outline, diagnostics = found
+        warn_all(diagnostics, stacklevel=3)
+        return Func._over(Traced(lambda: _graph_of(_elaborate(source, configs, None, folder)), outline, key, source), {})
+    elaborated = _elaborate(source, configs, bind, folder)
+    graph = _graph_of(elaborated)
     warn_all(elaborated.diagnostics, stacklevel=3)
-    graph = elaborated.graph
-    if graph.name == _UNNAMED:
-        graph = replace(graph, name="graph")
-    func = Func.from_graph(graph)
+    if key is not None and (elaborated.bound or not warm.store_record(key, graph, elaborated.diagnostics, source)):
+        key = None
+    func = Func._over(Traced(graph, None, key, source), {})
     return func.with_params(elaborated.bound) if elaborated.bound else func
+
+
+def _graph_of(elaborated: Elaborated) -> Graph:
+    graph = elaborated.graph
+    if graph is None:
+        raise_all(elaborated.diagnostics)
+    return replace(graph, name="graph") if graph.name == _UNNAMED else graph

@@ -47,6 +47,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "rlxlang.trainer_host",
             "rlxlang.trainer_progress",
             "rlxlang.trainer_step",
+            "rlxlang.warm",
         ),
     ),
     (("rlxlang.optim",), ("rlxlang.lowp",)),

@@ -10,11 +10,11 @@ from rlxlang.backends.llvm.emit_contract import as_nest, emit_contract
 from rlxlang.backends.llvm.emit_loops import run_units
 from rlxlang.backends.llvm.emit_memory import element_bytes
 from rlxlang.backends.llvm.emit_nest import NestEmitter
+from rlxlang.backends.llvm.plan import ENTRY
 from rlxlang.backends.llvm.text import Function, Operand
 from rlxlang.backends.llvm.vector import VectorTarget
 from rlxlang.kernels import Buffer, Contract, Copy, Loop, Nest, Program, Step
 
-ENTRY = "rlx_main"
 COPY_UNIT = 65536
 """Bytes that one unit of a copy moves."""
 

@@ -7,29 +7,21 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
-from rlxlang.backends.base import Prepare, dim_values
+from rlxlang.backends.base import Prepare
 from rlxlang.backends.llvm.dispatch import ArraySpec, CallBusyError, FixedOutput, NativeCall, call_entry
-from rlxlang.backends.llvm.emit_program import ENTRY
 from rlxlang.backends.llvm.jit import Loaded
+from rlxlang.backends.llvm.plan import ENTRY, GIL_WORK, Plan
 from rlxlang.diagnostics.errors import RlxRuntimeError, RlxTypeError
-from rlxlang.kernels import Contract, Loop, Program
-from rlxlang.types import DimProblem, evaluate
+from rlxlang.types import evaluate
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Result: TypeAlias = Literal["none", "array", "tuple", "float"]
 
 ALIGNMENT = 64
-GIL_WORK = 100_000
-"""Elements touched (or a tenth of the multiply-adds) from which on a call gives up the GIL."""
-
-LOOP_WORK = 1000
-"""The same for one step of a loop."""
-
 _MOST_PLANS = 64
 
 
@@ -63,14 +55,12 @@ class LlvmExecutable:
     """A compiled program; see `rlxlang.backends.base.Executable`. Safe to use from several threads.
 
     Args:
-        program: The program as it was given.
-        own: The same with every output in a buffer of its own; this is what was compiled.
+        plan: Buffers and sizes of the program that was compiled; every output has a buffer of its own.
         loaded: Its code.
     """
 
-    def __init__(self, program: Program, own: Program, loaded: Loaded) -> None:
-        self.program = program
-        self._own = own
+    def __init__(self, plan: Plan, loaded: Loaded) -> None:
+        self._own = own = plan
         self._loaded = loaded
         self._entry = loaded.address(ENTRY)
         self._plans: dict[tuple[int, ...], SizePlan] = {}
@@ -91,6 +81,10 @@ class LlvmExecutable:
             found[buffer.id] = place
         return found
 
+    def given(self) -> dict[str, int]:
+        """The ids of the buffers of inputs, params and states by run-time name."""
+        return {b.name: b.id for b in self._own.buffers if b.kind in ("input", "param", "state")}
+
     # -- sizes -----------------------------------------------------------------------------------------
 
     def plan(self, sizes: Mapping[str, int]) -> SizePlan:
@@ -106,18 +100,10 @@ class LlvmExecutable:
 
     def _make_plan(self, sizes: Mapping[str, int]) -> SizePlan:
         program = self._own
-        dims = np.array([*dim_values(program, sizes), 0], np.int64)
+        dims = np.array([*(evaluate(d, sizes) for d in program.dims), 0], np.int64)
         shapes = {b.id: tuple(evaluate(d, sizes) for d in b.shape) for b in program.buffers if b.kind != "view"}
         offsets = [(b.id, evaluate(b.offset, sizes)) for b in program.buffers if b.kind in ("temp", "private")]
-        work = sum(prod(shape) for shape in shapes.values())
-        for step in program.walk():
-            if isinstance(step, Contract):
-                try:
-                    work += prod(evaluate(d, sizes) for d in (*step.batch, step.m, step.n, step.k)) // 10
-                except DimProblem:
-                    work += GIL_WORK
-            elif isinstance(step, Loop):
-                work += evaluate(step.count, sizes) * LOOP_WORK
+        work = program.work(shapes, sizes)
         return SizePlan(dims, shapes, evaluate(program.arena, sizes), tuple(offsets), work >= GIL_WORK)
 
     # -- memory ----------------------------------------------------------------------------------------
@@ -160,7 +146,7 @@ class LlvmExecutable:
         status = call_entry(self._entry, table, plan.dims, release_gil=plan.long)
         self._give_arena(arena)
         if status != 0:
-            raise RlxRuntimeError(f"{self.program.name} failed: compiled code returned status {status}")
+            raise RlxRuntimeError(f"{self._own.name} failed: compiled code returned status {status}")
         return [outputs[number] for number in self._own.outputs]
 
     def _make_outputs(self, plan: SizePlan) -> dict[int, Array]:

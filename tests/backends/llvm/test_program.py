@@ -149,7 +149,7 @@ def test_calls_from_many_threads(rng):
 def test_a_known_key_needs_no_code_generation(rng, monkeypatch):
     made = scale_program((12,), factor=5.0)
     BACKEND.compile(made, b"key of the program")
-    monkeypatch.setattr("rlxlang.backends.llvm.backend.ProgramEmitter", None)
+    monkeypatch.setattr("rlxlang.backends.llvm.emit_program.ProgramEmitter", None)
     x = rng.standard_normal(12).astype(np.float32)
     before = cache.info().hits
     executable = BACKEND.compile(made, b"key of the program")
