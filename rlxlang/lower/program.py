@@ -30,6 +30,7 @@ from rlxlang.lower.nests import GroupNest
 from rlxlang.lower.own import copy_nest, own_steps
 from rlxlang.lower.roles import Role, role_of, sources
 from rlxlang.ops import lowering as how
+from rlxlang.passes import simplify
 from rlxlang.transforms import expand
 from rlxlang.types import Dim, DimLike, TupleType, product
 
@@ -182,7 +183,7 @@ def lower(graph: Graph, *, threads: int = 1, in_place: Mapping[str, str] | None 
         RlxBackendError: An op or dtype has no kernel.
     """
     updates = dict(in_place or {})
-    graph = expand(graph, "lower")[0]
+    graph = simplify(expand(graph, "lower")[0])
     buffers = Buffers()
     given: dict[Node, int] = {}
     for entry in graph.inputs:
