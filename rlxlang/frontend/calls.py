@@ -19,8 +19,7 @@ Value = Callable[[Any], Any]
 
 # Ops that accept integers encoded as floats, with the name of that argument.
 _FLOAT_ENCODED = {
-    "embed": "ids", "take": "indices", "gather": "indices", "index_select": "indices", "cross_entropy": "targets",
-    "softmax_cross_entropy": "targets",
+    "embed": "ids", "take": "indices", "index_select": "indices", "softmax_cross_entropy": "labels",
 }  # fmt: skip
 
 
@@ -174,7 +173,7 @@ class Calls:
             return self.context.error(problem.code, problem.message, span, notes=problem.notes, help_=problem.help)
         key = _FLOAT_ENCODED.get(surface.name)
         encoded = None if key is None else bound.get(key)
-        if key is not None and isinstance(encoded, Node) and encoded.dtype.is_float and self._holds_ids(surface, bound):
+        if key is not None and isinstance(encoded, Node) and encoded.dtype.is_float:
             self.context.warn(
                 "W0907",
                 f"`{surface.name}` reads the {encoded.dtype} tensor of {key} as integers",
@@ -183,14 +182,6 @@ class Calls:
             )
         result = surface.build(self.context.b, **bound)
         return ListValue(tuple(result)) if isinstance(result, (tuple, list)) else result
-
-    @staticmethod
-    def _holds_ids(surface: Surface, bound: Mapping[str, Any]) -> bool:
-        """Whether float targets are class numbers: distributions have the rank of the logits."""
-        logits = bound.get("logits")
-        if not isinstance(logits, Node):
-            return not surface.name.endswith("cross_entropy")
-        return bool(bound["targets"].tensor.rank < logits.tensor.rank)
 
     def _unknown(self, name: ast.Name, *, method: bool) -> Poison:
         what = "method" if method else "function"

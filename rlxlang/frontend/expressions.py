@@ -216,12 +216,11 @@ class Evaluator:
 
     def _positions(self, value: ListValue) -> Any:
         """A list of static integers as an integer tensor; any other list as it is."""
-        if not value.items or any(isinstance(i, bool) or not isinstance(i, int) for i in value.items):
-            return value
         low, high = I32.integer_range
-        if not all(low <= i <= high for i in value.items):
+        numbers = [i for i in value.items if isinstance(i, int) and not isinstance(i, bool) and low <= i <= high]
+        if not numbers or len(numbers) != len(value.items):
             return value
-        return self.context.b.constant(np.array(value.items, np.int32), I32)
+        return self.context.b.constant(np.array(numbers, np.int32), I32)
 
     def _list_item(self, node: ast.Index, base: ListValue, items: list[Any]) -> Any:
         what = f"family `{base.family}`" if base.family else "list"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlxlang.ir import Builder, Node, RangeValue, SourcedGuard
 from rlxlang.frontend.values import describe
+from rlxlang.ir import Builder, Node, RangeValue, SourcedGuard
 from rlxlang.ops import emit
 from rlxlang.types import Dim, DimLike, Guard, TypeProblem, ceil_div, shape_text
 

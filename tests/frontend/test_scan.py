@@ -67,7 +67,8 @@ def test_only_carries_and_emits_are_visible_afterwards() -> None:
 def test_bodies_hold_other_statements() -> None:
     text = (
         "config on = true; input x: [3, 2]; fn f(v) { scan v = v for 2 { let v = v + 1; } return v; }"
-        "scan h = zeros([2]) over r in x { repeat i in 1..3 { let h = h + r * i; } if on { let h = f(h); } let (a, b) = [h, r]; emit a + b as s; } out h, s;"
+        "scan h = zeros([2]) over r in x { repeat i in 1..3 { let h = h + r * i; }"
+        "if on { let h = f(h); } let (a, b) = [h, r]; emit a + b as s; } out h, s;"
     )
     h = np.zeros(2)
     rows = []

@@ -1,0 +1,54 @@
+"""Forms that are not built yet: one clear error each, and silence afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.frontend.elaboration import errors
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("use nn; let y = nn::dense(x, 4); let z = y + 1; out z;", "use nn;"),
+        ("use nn as m; let y = m::dense(x, 4) as fc; out y, z = m::k;", "use nn as m;"),
+        ("use nn::{dense, mha as at}; let y = dense(x) + x.at(); out y;", "use nn::{dense, mha as at};"),
+        ("use nn::*; let y = whatever(x) + thing; out y;", "use nn::*;"),
+        ('use "lib/blocks.rlx"; let y = blocks::f(x); out y;', 'use "lib/blocks.rlx";'),
+        ("bind t, ls[]; let y = x + t * ls[0].w; out y;", "bind t, ls[];"),
+        ("block b(v) { param w: [3]; let y = v * w; } let y = b(x); let z = b(y) as fc; let q = x.b(); out y, z, q;",
+         "block b(v) { param w: [3]; let y = v * w; }"),
+        ("let y = later(x); block later(v) { let y = v; } out y;", "block later(v) { let y = v; }"),
+        ("loop h = x, i = 0 while i < 3 max 5 { let h = h * 2; let i = i + 1; } let z = h + i; out z;",
+         "loop h = x, i = 0 while i < 3 max 5 { let h = h * 2; let i = i + 1; }"),
+        ("if sum(x) > 0 { let y = x; } else { let y = nope(x); let z = x; } let q = y + z; out q;", "sum(x) > 0"),
+        ("if sum(x) > 0 { param w: [3]; let y = w; } out y, w;", "sum(x) > 0"),
+        ("if false { let y = x; } else if x[0] > 1 { let y = x; } out y;", "x[0] > 1"),
+        ("let g = grad(sum(x), x); let (a, b) = grad(sum(x), x, x); out g;", "grad(sum(x), x)"),
+        ("fn f(v) { return v; } vjp f(v, g) { let dv = g; } let y = f(x); out y;", "vjp f(v, g) { let dv = g; }"),
+        ("fn f(v) { return v; } jvp f(v; t) { return t; } let y = f(x); out y;", "jvp f(v; t) { return t; }"),
+        ("remat fn f(v) { return v; } let y = f(x); out y;", "remat fn f(v) { return v; }"),
+    ],
+)  # fmt: skip
+def test_one_error(text: str, place: str) -> None:
+    found = errors("input x: [3]; " + text)
+    assert found[0] == ("E0606", place)
+    # Each use of `grad` is a statement of its own kind; everything else is reported where it stands.
+    assert all(code == "E0606" and "grad" in text for code, text in found[1:])
+
+
+def test_what_is_wrong_elsewhere_is_still_told() -> None:
+    found = errors("input x: [3]; use nn; let y = nn::dense(x); let z = y + 1; let a = x + nope; let b = x[7]; out z;")
+    assert found == [("E0606", "use nn;"), ("E0201", "nope"), ("E0406", "x[7]")]
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "place"),
+    [
+        ("relu(x) as r", "E0114", "relu(x) as r"),
+        ("f(x) as r", "E0114", "f(x) as r"),
+        ("denze(x) as r", "E0202", "denze"),
+    ],
+)
+def test_as_without_a_block(call: str, code: str, place: str) -> None:
+    assert errors(f"input x: [3]; fn f(v) {{ return v; }} let y = {call}; out y;") == [(code, place)]
