@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlxlang import warm
+from rlxlang.compiler import Traced
 from rlxlang.diagnostics import (
     Diagnostic,
     RlxTypeError,
@@ -20,8 +22,6 @@ from rlxlang.diagnostics import (
     raise_all,
     warn_all,
 )
-from rlxlang import warm
-from rlxlang.compiler import Traced
 from rlxlang.func import Func
 
 if TYPE_CHECKING:
@@ -169,9 +169,7 @@ def _elaborate(
     return elaborate_source(source, configs, dict(bind or {}), folder)
 
 
-def _checked(
-    source: Source, configs: Mapping[str, Any], bind: Mapping[str, Any] | None, folder: Path | None
-) -> Func:
+def _checked(source: Source, configs: Mapping[str, Any], bind: Mapping[str, Any] | None, folder: Path | None) -> Func:
     """The function of a text; one that was checked before, unchanged, is only outlined until its nodes are needed."""
     # Other files that a text draws in, and arrays bound to it, are not part of the key.
     is_alone = not bind and _USE.search(source.text) is None
@@ -180,7 +178,9 @@ def _checked(
     if found is not None:
         outline, diagnostics = found
         warn_all(diagnostics, stacklevel=3)
-        return Func._over(Traced(lambda: _graph_of(_elaborate(source, configs, None, folder)), outline, key, source), {})
+        return Func._over(
+            Traced(lambda: _graph_of(_elaborate(source, configs, None, folder)), outline, key, source), {}
+        )
     elaborated = _elaborate(source, configs, bind, folder)
     graph = _graph_of(elaborated)
     warn_all(elaborated.diagnostics, stacklevel=3)

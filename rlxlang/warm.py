@@ -109,7 +109,13 @@ def disk_key(*parts: str) -> str:
 
     encoded = (part.encode("utf-8", "surrogatepass") for part in parts)
     return cache.cache_key(
-        "graph", __version__, sys.implementation.cache_tag or sys.version, _data_files(), *encoded, target=False, source=True
+        "graph",
+        __version__,
+        sys.implementation.cache_tag or sys.version,
+        _data_files(),
+        *encoded,
+        target=False,
+        source=True,
     )
 
 
