@@ -171,6 +171,7 @@ def _order_is_free(nest: Nest) -> bool:
 
 
 def without_collapse(nest: Nest) -> Domain:
-    """The loops of a map over all its axes, each of them kept; the last one is the vector loop."""
-    keep = frozenset(range(len(nest.outer)))
-    return replace(plan_domain(nest, keep=keep))
+    """The loops of a map over all its axes, each of them kept and in order; the last one is the vector loop."""
+    domain = plan_domain(nest, keep=frozenset(range(len(nest.outer))))
+    # A contraction hands blocks to its epilogue by batch, row and column, so no axis may change places.
+    return replace(domain, rows=tuple(sorted(domain.rows, key=lambda loop: loop.axis)))

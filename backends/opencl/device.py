@@ -171,5 +171,6 @@ def _open(record: DeviceRecord, device: Any) -> OpenClDevice:
         exact = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
     except cl.Error as problem:
         raise RlxBackendError(f"cannot use {record.name}: {problem}", code="E0701") from problem
-    options = ("-cl-fp32-correctly-rounded-divide-sqrt",) if exact else ()
+    quiet = "-w"  # remarks of a driver's compiler on correct code would land on the user's terminal
+    options = (quiet, "-cl-fp32-correctly-rounded-divide-sqrt") if exact else (quiet,)
     return OpenClDevice(record, context, queue, threading.Lock(), os.getpid(), options)
