@@ -11,7 +11,6 @@ import marshal
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from rlxlang._version import __version__
@@ -50,7 +49,6 @@ class Declared:
         return self.tensor.dtype
 
 
-@dataclass(frozen=True)
 class Outline:
     """A graph seen from outside; reads like a `Graph`, has no nodes.
 
@@ -62,11 +60,21 @@ class Outline:
         axis_names: Names of the dynamic axes.
     """
 
-    name: str
-    inputs: tuple[GraphInput, ...]
-    outputs: tuple[GraphOutput, ...]
-    guards: tuple[SourcedGuard, ...]
-    axis_names: tuple[str, ...]
+    __slots__ = ("axis_names", "guards", "inputs", "name", "outputs")
+
+    def __init__(
+        self,
+        name: str,
+        inputs: tuple[GraphInput, ...],
+        outputs: tuple[GraphOutput, ...],
+        guards: tuple[SourcedGuard, ...],
+        axis_names: tuple[str, ...],
+    ) -> None:
+        self.name = name
+        self.inputs = inputs
+        self.outputs = outputs
+        self.guards = guards
+        self.axis_names = axis_names
 
     @property
     def params(self) -> tuple[GraphInput, ...]:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -247,7 +246,7 @@ def test_a_plan_survives_the_disk() -> None:
     with pytest.raises(ValueError, match="not a plan"):
         plan_from_bytes(data[:-3])
     assert (
-        plan_to_bytes(replace(given, buffers=(buffers[1]._replace(data=np.zeros(CONSTANT_LIMIT // 8 + 1)),)), "k")
+        plan_to_bytes(given._replace(buffers=(buffers[1]._replace(data=np.zeros(CONSTANT_LIMIT // 8 + 1)),)), "k")
         is None
     )
 

@@ -6,8 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -25,8 +24,7 @@ ALIGNMENT = 64
 _MOST_PLANS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class SizePlan:
+class SizePlan(NamedTuple):
     """What a combination of sizes decides.
 
     Attributes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,8 +44,7 @@ class PlanBuffer(NamedTuple):
     offset: DimLike
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class Plan(NamedTuple):
     """A program whose outputs have buffers of their own, without its steps.
 
     Attributes:

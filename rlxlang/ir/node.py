@@ -6,13 +6,15 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlxlang.ir.op import Op
 from rlxlang.ir.origin import UNKNOWN, Origin
 from rlxlang.types import Guard, TensorType, TupleType, ValueType
+
+if TYPE_CHECKING:
+    from rlxlang.ir.op import Op
 
 _serials = itertools.count()
 

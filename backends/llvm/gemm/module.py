@@ -9,21 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlxlang.backends.llvm import cache, jit
-from rlxlang.backends.llvm.gemm.dot import emit_dot_kernels
-from rlxlang.backends.llvm.gemm.driver import (
-    emit_dot_block,
-    emit_entry,
-    emit_panel_block,
-    emit_panel_rows,
-    emit_row_block,
-    emit_task,
-)
 from rlxlang.backends.llvm.gemm.layout import entry_name
-from rlxlang.backends.llvm.gemm.pack import emit_copy_panel, emit_transpose, emit_transpose_entry
-from rlxlang.backends.llvm.gemm.policy import Tiling, tiling
-from rlxlang.backends.llvm.gemm.row import emit_row_kernel
-from rlxlang.backends.llvm.gemm.tiles import emit_panel_kernels
-from rlxlang.backends.llvm.text import ModuleText
 from rlxlang.backends.llvm.vector import VectorTarget, target_of_host
 
 DTYPES = ("float32", "float64")
@@ -56,7 +42,23 @@ class GemmModule:
 
     def render(self) -> str:
         """Return the module as LLVM IR text."""
-        sizes: Tiling = tiling(self.target, self.dtype, self.l2_bytes)
+        # Where the object is on disk nothing is emitted, so nothing of this is imported before.
+        from rlxlang.backends.llvm.gemm.dot import emit_dot_kernels
+        from rlxlang.backends.llvm.gemm.driver import (
+            emit_dot_block,
+            emit_entry,
+            emit_panel_block,
+            emit_panel_rows,
+            emit_row_block,
+            emit_task,
+        )
+        from rlxlang.backends.llvm.gemm.pack import emit_copy_panel, emit_transpose, emit_transpose_entry
+        from rlxlang.backends.llvm.gemm.policy import tiling
+        from rlxlang.backends.llvm.gemm.row import emit_row_kernel
+        from rlxlang.backends.llvm.gemm.tiles import emit_panel_kernels
+        from rlxlang.backends.llvm.text import ModuleText
+
+        sizes = tiling(self.target, self.dtype, self.l2_bytes)
         symbol = entry_name(self.dtype)
         module = ModuleText(symbol, attributes=self.target.attributes)
         emit_panel_kernels(module, sizes)
