@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import tempfile
 import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -227,6 +226,8 @@ def _run_light_passes(module: Any, machine: Any) -> None:
 
 def _dump(ir_text: str) -> str | None:
     """Write IR to a temporary file and return its path, or None where that is impossible."""
+    import tempfile  # with shutil and random a tenth of a warm start
+
     try:
         descriptor, path = tempfile.mkstemp(prefix="rlx-", suffix=".ll")
         with open(descriptor, "w", encoding="utf-8") as file:
