@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rlxlang.diagnostics import RlxBackendError
 from rlxlang.ir import Graph, Node
@@ -193,14 +194,7 @@ def lower(graph: Graph, *, threads: int = 1, in_place: Mapping[str, str] | None 
     lowering = _Lowering(graph, buffers, given, "")
     outputs, late, extra = _place_outputs(graph, lowering, updates, buffer_of)
     lowering.run(extra)
-    for output, target in late:
-        base = output
-        if role_of(base) is Role.INLINE:
-            lowering.steps.append(copy_nest(base, target, buffers, lowering.place, f"out{target}"))
-        else:
-            source = lowering.place(base)
-            if source != target:
-                lowering.steps.append(Copy(source, target))
+    _write_late(lowering, late, set(buffer_of.values()))
     placed, arena = plan(buffers, lowering.steps, threads)
     program = Program(
         graph.name,
@@ -213,6 +207,38 @@ def lower(graph: Graph, *, threads: int = 1, in_place: Mapping[str, str] | None 
         tuple(outputs),
     )
     return Lowered(graph, program, buffer_of)
+
+
+def _write_late(lowering: _Lowering, late: Sequence[tuple[Node, int]], given: set[int]) -> None:
+    """Write outputs that no kernel writes to their buffers: results first, then the inputs that are overwritten.
+
+    A value that is read from an input which is itself overwritten here (states that trade places, or turn around) stops in a
+    temporary on the way.
+    """
+    buffers = lowering.buffers
+    overwritten = {target for _, target in late if target in given}
+
+    def write(node: Node, target: int) -> None:
+        if role_of(node) is Role.INLINE:
+            lowering.steps.append(copy_nest(node, target, buffers, lowering.place, f"out{target}"))
+        elif lowering.place(node) != target:
+            lowering.steps.append(Copy(lowering.place(node), target))
+
+    last: list[Callable[[], None]] = []
+    for node, target in late:
+        reads = {lowering.place(base) for base, _ in sources(node, identity(node.shape))}
+        if target not in given:
+            write(node, target)
+        elif role_of(node) is not Role.INLINE and lowering.place(node) == target:
+            continue
+        elif reads & overwritten:
+            stop = buffers.new("temp", node.dtype, node.shape)
+            write(node, stop)
+            last.append(partial(lowering.steps.append, Copy(stop, target)))
+        else:
+            last.append(partial(write, node, target))
+    for final in last:
+        final()
 
 
 def _place_outputs(
