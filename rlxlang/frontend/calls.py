@@ -9,6 +9,7 @@ from typing import Any
 from rlxlang.diagnostics import Span, did_you_mean
 from rlxlang.frontend import ast, statics
 from rlxlang.frontend.context import Context
+from rlxlang.frontend.derivatives import gradient
 from rlxlang.frontend.postorder import unwrapped
 from rlxlang.frontend.values import POISON, ListValue, Poison, describe, is_number
 from rlxlang.ir import SURFACES, MaskKind, Node, Surface
@@ -58,6 +59,8 @@ class Calls:
     # ------------------------------------------------------------------ forms
     def call(self, node: ast.Call, value: Value) -> Any:
         """`f(x)` or `nn::f(x)`."""
+        if self._is_grad(node.func.path) and all(a.name is None for a in node.args):
+            return gradient(self.context, [a.value for a in node.args], value, node.span)
         given = self._arguments((), node.args, value, node.span)
         if given is None:
             return POISON
@@ -67,8 +70,14 @@ class Calls:
 
     def method(self, node: ast.Method, value: Value) -> Any:
         """`x.f(…)`: the receiver is the first argument."""
+        if self._is_grad((node.name,)) and all(a.name is None for a in node.args):
+            return gradient(self.context, [node.receiver, *(a.value for a in node.args)], value, node.span)
         given = self._arguments((node.receiver,), node.args, value, node.span)
         return POISON if given is None else self.apply(node.name, given, method=True)
+
+    def _is_grad(self, path: Sequence[ast.Name]) -> bool:
+        names = [n.text for n in path]
+        return names == ["grad"] and "grad" not in self.context.functions and "grad" not in self.context.declined
 
     def named(self, node: ast.Named, value: Value) -> Any:
         """`dense(x, 4) as fc`: blocks are not built, so only the reason differs."""
@@ -146,7 +155,8 @@ class Calls:
         if self._is_static(text, given) and all(is_number(v) for v in every):
             return statics.limited(statics.call(text, given.positional))
         if text == "grad" and text not in SURFACES:
-            return context.unsupported("`grad` inside a graph", given.span)
+            named = next(iter(given.named_spans.items()))
+            return context.error("E0221", f"`grad` has no argument `{named[0]}`: its form is `grad(y, a, …)`", named[1])
         surface = METHODS.get(text) if method else None
         surface = surface or SURFACES.get(text)
         if surface is None or (method and not surface.method):
@@ -185,7 +195,7 @@ class Calls:
 
     def _unknown(self, name: ast.Name, *, method: bool) -> Poison:
         what = "method" if method else "function"
-        known = [*self.context.functions, *SURFACES, "dim"]
+        known = [*self.context.functions, *SURFACES, "dim", "grad"]
         notes: tuple[str, ...] = ()
         if method and name.text in SURFACES:
             notes = (

@@ -11,7 +11,7 @@ from rlxlang.diagnostics import Collector, Diagnostic, Frame, Label, Span
 from rlxlang.frontend import ast
 from rlxlang.frontend.values import POISON, Binding, Poison, Unbound
 from rlxlang.ir import Builder, GraphInput, Origin
-from rlxlang.types import DimProblem, PromotionProblem, TypeProblem
+from rlxlang.types import F32, DimProblem, PromotionProblem, TypeProblem
 
 
 @dataclass(eq=False)
@@ -93,6 +93,7 @@ class Context:
         early_scope: What the body of a fn sees when it is called above its definition.
         declined: Names of blocks, modules and imported items whose statement has been refused: their uses are silent.
         declines_all: Whether a refused `use` brings in names that are not known.
+        leaves_before: Nodes with a smaller serial are leaves for `grad`: they were made outside of the loop body being read.
     """
 
     def __init__(self, b: Builder, overrides: Mapping[str, Any] | None = None) -> None:
@@ -107,6 +108,7 @@ class Context:
         self.early_scope: Callable[[Function], Scope] = lambda function: Scope()
         self.declined: set[str] = set()
         self.declines_all = False
+        self.leaves_before = 0
         self.warned: set[tuple[str, int]] = set()
         self._errors = 0
         self._statements = 0
@@ -193,6 +195,16 @@ class Context:
             yield
         finally:
             self.chain = chain
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Read the body of a loop or of a branch: for `grad` the values from outside are leaves there."""
+        before = self.leaves_before
+        self.leaves_before = self.b.input("inside", F32, ()).serial
+        try:
+            yield
+        finally:
+            self.leaves_before = before
 
     @contextmanager
     def calling(self, name: str, span: Span) -> Iterator[None]:

@@ -29,7 +29,7 @@ class Statements:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.evaluator = Evaluator(context, self.call)
-        self.scans = Scans(context, self.evaluator, self.run_body)
+        self.scans = Scans(context, self.evaluator, self.run_inside)
 
     # ------------------------------------------------------------------ bodies
     def run_body(self, body: ast.Body, scope: Scope) -> BodyEnd:
@@ -42,6 +42,11 @@ class Statements:
                 continue
             end.last = self.run(statement, scope) or end.last
         return end
+
+    def run_inside(self, body: ast.Body, scope: Scope) -> BodyEnd:
+        """The same for a body that becomes a graph of its own."""
+        with self.context.inside():
+            return self.run_body(body, scope)
 
     def run(self, statement: Any, scope: Scope) -> str:
         """Run one statement; gives the last name it binds, or ""."""
