@@ -74,7 +74,9 @@ class RandomProgram(RandomGraph):
             pair = self._aligned(self._pick(), self._pick())
             if pair is None:
                 continue
-            name = str(self.rng.choice(["add", "sub", "mul", "div", "fma"] + ([] if self.smooth else ["maximum", "minimum"])))
+            name = str(
+                self.rng.choice(["add", "sub", "mul", "div", "fma"] + ([] if self.smooth else ["maximum", "minimum"]))
+            )
             if name == "div":
                 bottom = self.b.emit("add", self.b.emit("mul", pair[1], pair[1]), self.b.full_like(pair[1], 1.5))
                 return self.b.emit("div", pair[0], bottom)
@@ -166,7 +168,7 @@ class RandomProgram(RandomGraph):
             return self._unary()
         axis = int(self.rng.integers(0, x.tensor.rank))
         index = self.b.constant(self.rng.integers(-2, 3, 3).astype(np.int32), I32)
-        shape = [n for n in x.shape]
+        shape = list(x.shape)
         shape[axis] = 3
         column = self.b.emit("reshape", index, shape=tuple(3 if k == axis else 1 for k in range(x.tensor.rank)))
         return self.b.emit("take_along_axis", x, self._stretched(column, tuple(shape)), axis=axis)
@@ -209,7 +211,11 @@ class RandomProgram(RandomGraph):
         if self._flip_coin():
             x = self.b.emit("cast", x, dtype=I64)
         for _ in range(int(self.rng.integers(1, 4))):
-            name = str(self.rng.choice(["mod", "floor_div", "rem", "add", "mul", "bit_xor", "abs", "sum", "max", "cumsum", "sign"]))
+            name = str(
+                self.rng.choice(
+                    ["mod", "floor_div", "rem", "add", "mul", "bit_xor", "abs", "sum", "max", "cumsum", "sign"]
+                )
+            )
             if name in ("sum", "max"):
                 x = self.b.emit(name, x, axes=self._axes(x)) if x.tensor.rank else x
             elif name == "cumsum":

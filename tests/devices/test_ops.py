@@ -37,14 +37,18 @@ def _samples(first_only: bool) -> Iterator[tuple[str, Op, Sample]]:
         seen.add(op.name)
 
 
-def _derived(graph: Graph, arrays: dict[str, Array], form: str, dynamic: bool, rng: np.random.Generator) -> Graph | None:
+def _derived(
+    graph: Graph, arrays: dict[str, Array], form: str, dynamic: bool, rng: np.random.Generator
+) -> Graph | None:
     """The graph of a form, or None where the op has none; `arrays` gets what its new inputs need."""
     if form == "plain":
         return graph
     if form == "vmap":
         if "x0" not in arrays:
             return None
-        arrays["x0"] = np.stack([rng.permutation(arrays["x0"].reshape(-1)).reshape(arrays["x0"].shape) for _ in range(LANES)])
+        arrays["x0"] = np.stack(
+            [rng.permutation(arrays["x0"].reshape(-1)).reshape(arrays["x0"].shape) for _ in range(LANES)]
+        )
         return vmap(graph, {"x0": 0}, None if dynamic else LANES)
     if not float_inputs(graph) or not float_outputs(graph):
         return None
@@ -109,7 +113,27 @@ def _special(dtype: str) -> Array:
         return np.array([False, True])
     if kind.kind == "f":
         t = np.finfo(kind)
-        sides = [0.0, 1, 0.5, 1.5, 2.5, 3, 1e-3, np.inf, t.max, t.tiny, t.tiny / 8, 20, 88, 105, 750, 1e4, 3e9, 1e15, np.pi]
+        sides = [
+            0.0,
+            1,
+            0.5,
+            1.5,
+            2.5,
+            3,
+            1e-3,
+            np.inf,
+            t.max,
+            t.tiny,
+            t.tiny / 8,
+            20,
+            88,
+            105,
+            750,
+            1e4,
+            3e9,
+            1e15,
+            np.pi,
+        ]
         return np.array([*sides, *(-v for v in sides), np.nan, t.eps, 16777217.0]).astype(kind)
     limits = np.iinfo(kind)
     inner = [0, 1, 2, 3, 7, 31, 100, limits.max, limits.max - 1, limits.min, limits.min + 1]
@@ -191,11 +215,22 @@ def _rows_and_columns(dtype: DType, gathers: bool) -> Graph:
     """What reduces, moves and contracts, over axes of any size; with `gathers` also what takes entries, of which there must be some."""
     b = Builder()
     m, n = Dim.axis("?m"), Dim.axis("?n")
-    x, y, v, k = b.input("x", dtype, (m, n)), b.input("y", dtype, (n, m)), b.input("v", dtype, (n,)), b.input("k", I32, (m,))
+    x, y, v, k = (
+        b.input("x", dtype, (m, n)),
+        b.input("y", dtype, (n, m)),
+        b.input("v", dtype, (n,)),
+        b.input("k", I32, (m,)),
+    )
     outputs: list[Node] = []
     for axis in (0, 1):
-        outputs += [b.emit("softmax", x, axis=axis), b.emit("log_softmax", x, axis=axis), b.emit("flip", x, axes=(axis,))]
-        outputs += [b.emit("cumsum", x, axis=axis, exclusive=e, reverse=r) for e in (False, True) for r in (False, True)]
+        outputs += [
+            b.emit("softmax", x, axis=axis),
+            b.emit("log_softmax", x, axis=axis),
+            b.emit("flip", x, axes=(axis,)),
+        ]
+        outputs += [
+            b.emit("cumsum", x, axis=axis, exclusive=e, reverse=r) for e in (False, True) for r in (False, True)
+        ]
         outputs.append(b.emit("cummax", x, axis=axis, exclusive=False, reverse=False))
         if gathers:
             taken = b.emit("take", y, k, axis=axis)
@@ -235,7 +270,9 @@ def _sized(m: int, n: int, dtype: DType, rng: np.random.Generator) -> dict[str, 
     return {"x": x, "y": y, "v": v, "k": rng.integers(-most, most, m).astype(np.int32)}
 
 
-@pytest.mark.parametrize(("device", "dtype"), [("cpu", "F32"), ("cpu", "F64"), *((d, "F32") for d in DEVICES if d != "cpu")])
+@pytest.mark.parametrize(
+    ("device", "dtype"), [("cpu", "F32"), ("cpu", "F64"), *((d, "F32") for d in DEVICES if d != "cpu")]
+)
 @pytest.mark.parametrize("some", [True, False], ids=["some", "none"])
 def test_every_size_on_one_executable(some: bool, device: str, dtype: str, rng: np.random.Generator) -> None:
     runner = Runner(_rows_and_columns(DTYPES[dtype], gathers=some), device)

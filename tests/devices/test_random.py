@@ -25,7 +25,10 @@ def _known(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int] | None:
 
 
 def _tolerance(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int], want: Sequence[Array]) -> float:
-    """What rounding of the inputs does to the results, and a little: long chains may lose many digits."""
+    """What rounding of the inputs does to the results, and a little.
+
+    Long chains may lose many digits, and 1 - tanh² of a saturated tanh keeps hardly any.
+    """
     spread, scale = 0.0, 1.0
     for factor in (1 + 2e-6, 1 - 1e-6):
         moved = {n: np.asarray(a * np.float32(factor)) for n, a in arrays.items()}
@@ -33,7 +36,7 @@ def _tolerance(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, in
             finite = np.isfinite(value) & np.isfinite(near)
             spread = max(spread, float(np.max(np.abs(near - value), where=finite, initial=0)))
             scale = max(scale, float(np.max(np.abs(value), where=finite, initial=0)))
-    return 2e-5 * scale + 30 * spread
+    return 2e-4 * scale + 30 * spread
 
 
 def _check(maker: RandomProgram, graph: Graph, device: str, every_size: Sequence[dict[str, int]]) -> None:
@@ -118,7 +121,9 @@ def _updates(seed: int) -> tuple[Graph, dict[str, str], dict[str, Array]]:
         elif kind == "softmax":
             values.append(b.emit("softmax", p, axis=int(rng.integers(0, 2))))
         else:
-            values.append(b.emit("cumsum", b.emit("tanh", p), axis=int(rng.integers(0, 2)), exclusive=False, reverse=False))
+            values.append(
+                b.emit("cumsum", b.emit("tanh", p), axis=int(rng.integers(0, 2)), exclusive=False, reverse=False)
+            )
     chosen = [values[int(k)] for k in rng.integers(0, len(values), 3)]  # a state itself now and then: they trade places
     outputs = [GraphOutput(name, node) for name, node in zip(("new0", "new1", "y"), chosen, strict=True)]
     graph = b.finish("updates", [declare(n) for n in (*states, x)], outputs)
