@@ -25,8 +25,10 @@ FORMS = ("plain", "jvp", "vjp", "vmap")
 LANES = 3
 EVERY_SAMPLE = {("vjp", "F32", False), ("vmap", "F64", False)}
 
-# A body of a scan is a graph with dtypes of its own.
-FIXED_DTYPE = ("scan",)
+
+def _has_body(sample: Sample) -> bool:
+    """Whether an attribute is a graph, which has dtypes of its own."""
+    return any(isinstance(v, Graph) for a in sample.attrs.values() for v in (a if isinstance(a, tuple) else (a,)))
 
 
 def _samples(first_only: bool) -> Iterator[tuple[str, Op, Sample]]:
@@ -62,7 +64,7 @@ def _derived(
 
 def _parts(dtype: DType, form: str, dynamic: bool, first_only: bool, rng: np.random.Generator) -> Iterator[Part]:
     for name, op, sample in _samples(first_only):
-        if (op.name in FIXED_DTYPE and dtype.name != "F64") or (form in ("jvp", "vjp") and not sample.smooth):
+        if (_has_body(sample) and dtype.name != "F64") or (form in ("jvp", "vjp") and not sample.smooth):
             continue
         args = cast_floats(sample.args, dtype)
         arrays = {f"x{k}": a for k, a in enumerate(args)}
