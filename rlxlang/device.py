@@ -107,8 +107,14 @@ def candidates() -> Iterator[Device]:
 
 
 def fastest_device() -> Device:
-    """The device that a run takes unless it cannot run the graph."""
-    return next(candidates())
+    """The device that a run takes unless it cannot run the graph; its libraries are loaded and it is ready to compile."""
+    device = next(candidates())
+    if device == Device.CPU:
+        from rlxlang.backends.llvm.runtime import runtime
+
+        backend_of(device)
+        runtime()
+    return device
 
 
 def fastest_device_for(func: Func) -> Device:
