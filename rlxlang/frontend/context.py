@@ -73,11 +73,13 @@ class Function:
         definition: Its text.
         scope: The names that its body sees; None until its definition is reached.
         position: Which statement of the text defines it.
+        rules: Its derivative rules, by `vjp` and `jvp`.
     """
 
     definition: ast.Fn
     scope: Scope | None = None
     position: int = 0
+    rules: dict[str, ast.Vjp | ast.Jvp] = field(default_factory=dict)
 
 
 class Context:

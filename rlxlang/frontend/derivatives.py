@@ -29,7 +29,10 @@ def gradient(context: Context, parts: Sequence[Any], value: Callable[[Any], Any]
         return POISON
     if len(values) < 2:
         return context.error(
-            "E0220", "`grad` takes a value and at least one name: `grad(loss, w)`", span, notes=("its form is `grad(y, a, …)`",)
+            "E0220",
+            "`grad` takes a value and at least one name: `grad(loss, w)`",
+            span,
+            notes=("its form is `grad(y, a, …)`",),
         )
     wanted = [_wanted(context, part, value) for part in parts[1:]]
     if any(isinstance(w, Poison) for w in (*wanted, _scalar(context, parts[0], values[0]))):

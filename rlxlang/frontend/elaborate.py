@@ -14,6 +14,7 @@ from rlxlang.frontend import ast
 from rlxlang.frontend.context import BUILD_PROBLEMS, Context, Function, Scope, TooManyStatements
 from rlxlang.frontend.declarations import Declarations
 from rlxlang.frontend.parse import parse_expression, parse_module
+from rlxlang.frontend.rules_text import attach_rule
 from rlxlang.frontend.statements import Statements, top_level_names
 from rlxlang.frontend.values import ListValue, Poison, Unbound, describe, is_number
 from rlxlang.ir import SURFACES, Builder, Graph, GraphOutput, Node, topological
@@ -119,6 +120,9 @@ class _Elaboration:
         context = self.context
         for statement in self.module.statements:
             self._announce(statement)
+        for statement in self.module.statements:
+            if isinstance(statement, (ast.Vjp, ast.Jvp)):
+                attach_rule(context, statement)
         declarations = Declarations(context, self.statements.evaluator, self.declared)
         declarations.read(self.module, configs)
         for position, statement in enumerate(self.module.statements):
@@ -168,8 +172,6 @@ class _Elaboration:
             case ast.Use():
                 context.unsupported("`use`", statement.span)
                 self._decline_use(statement)
-            case ast.Vjp() | ast.Jvp():
-                context.unsupported("a derivative rule in the text", statement.span)
 
     def _decline_use(self, statement: ast.Use) -> None:
         context = self.context
@@ -194,8 +196,6 @@ class _Elaboration:
             return
         if name in SURFACES or name in ("dim", "grad"):
             context.warn("W0903", f"fn `{name}` hides the op of that name", statement.name.span)
-        if statement.remat:
-            context.unsupported("`remat`", statement.span)
         position = next(k for k, s in enumerate(self.module.statements) if s is statement)
         context.functions[name] = Function(statement, None, position)
 

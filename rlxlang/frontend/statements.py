@@ -11,6 +11,7 @@ from rlxlang.frontend.calls import Arguments
 from rlxlang.frontend.context import BUILD_PROBLEMS, Context, Function, Scope
 from rlxlang.frontend.expressions import Evaluator
 from rlxlang.frontend.loops import BodyEnd, Scans
+from rlxlang.frontend.rules_text import TextRules
 from rlxlang.frontend.values import POISON, ListValue, Poison, Unbound, describe, is_static
 from rlxlang.ir import Node
 from rlxlang.types import Dim
@@ -30,6 +31,7 @@ class Statements:
         self.context = context
         self.evaluator = Evaluator(context, self.call)
         self.scans = Scans(context, self.evaluator, self.run_inside)
+        self.rules = TextRules(context, self.evaluator.evaluate, self.run, self._run_fn)
 
     # ------------------------------------------------------------------ bodies
     def run_body(self, body: ast.Body, scope: Scope) -> BodyEnd:
@@ -243,10 +245,15 @@ class Statements:
             )
         if len(context.active) >= DEEPEST_CALLS:
             return context.error("E0607", f"more than {DEEPEST_CALLS} fns call each other", span)
-        scope = Scope(function.scope if function.scope is not None else context.early_scope(function))
+        seen = function.scope if function.scope is not None else context.early_scope(function)
+        scope = Scope(self.rules.visible(seen, name) if function.rules else seen)
         if not self._bind_arguments(function, given, scope):
             return POISON
         with context.calling(name, span):
+            if self.rules.applies(function):
+                return self.rules.custom(function, scope, span)
+            if definition.remat and not function.rules:
+                return self.rules.remat(function, scope, span)
             return self._run_fn(definition, scope, span)
 
     def _bind_arguments(self, function: Function, given: Arguments, scope: Scope) -> bool:
@@ -327,7 +334,7 @@ class Statements:
             )
         return float(value) if kind == "float" else value
 
-    def _run_fn(self, definition: ast.Fn, scope: Scope, span: Span) -> Any:
+    def _run_fn(self, definition: ast.Fn | ast.Jvp, scope: Scope, span: Span) -> Any:
         result: Any = None
         errors = self.context.errors
         for statement in definition.body.statements:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -99,11 +99,18 @@ def _apply(node: Node, operands: list[Any], sizes: Mapping[str, int]) -> Any:
     if node.op.name == "scan":
         body = attrs["body"]
         result = node.op.reference(*operands, **attrs, run_body=lambda arrays: run_nodes(body, arrays, sizes))
+    elif node.op.name in ("while", "cond", "custom", "remat"):
+        result = node.op.reference(*operands, **attrs, run_graph=lambda g, values: run_graph(g, values, sizes))
     else:
         result = node.op.reference(*map(_widened, operands), **attrs)
     if isinstance(node.type, TupleType):
         return tuple(_finished(r, t, sizes, node.op.name) for r, t in zip(result, node.type.items, strict=True))
     return _finished(result, node.type, sizes, node.op.name)
+
+
+def run_graph(graph: Graph, values: Sequence[Array], sizes: Mapping[str, int]) -> list[Array]:
+    """The outputs of a body for values of its inputs by position."""
+    return run_nodes(graph, {e.name: v for e, v in zip(graph.inputs, values, strict=True)}, sizes)
 
 
 def run_nodes(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> list[Array]:

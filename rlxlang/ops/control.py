@@ -48,6 +48,26 @@ def _ready(transform: Any) -> Any:
     return transform
 
 
+def forward_transform(body: Graph, active: Sequence[bool]) -> Graph:
+    """The body with tangents; see `BodyTransforms.jvp`."""
+    return _ready(BODY_TRANSFORMS.jvp)(body, active)  # type: ignore[no-any-return]
+
+
+def pull_transform(body: Graph, active: Sequence[bool]) -> Graph:
+    """The pull-back of the body; see `BodyTransforms.vjp`."""
+    return _ready(BODY_TRANSFORMS.vjp)(body, active)  # type: ignore[no-any-return]
+
+
+def batched_transform(body: Graph, batched: Sequence[bool], size: DimLike) -> tuple[Graph, list[bool]]:
+    """The body over a batch, and which of its outputs are batched; see `BodyTransforms.vmap`."""
+    return _ready(BODY_TRANSFORMS.vmap)(body, list(batched), size)  # type: ignore[no-any-return]
+
+
+def float_flags(entries: Sequence[GraphInput | GraphOutput]) -> list[bool]:
+    """Which inputs or outputs have derivatives."""
+    return [_is_float(e) for e in entries]
+
+
 def inline(b: Builder, graph: Graph, arguments: Sequence[Node]) -> list[Node]:
     """The outputs of a graph for these values of its inputs, emitted into `b`."""
     env = {entry.node: value for entry, value in zip(graph.inputs, arguments, strict=True)}

@@ -50,6 +50,11 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class Barrier:
+    """The operand unchanged, in the same buffer; nothing is fused across it (`barrier`)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reduction:
     """A reduction over axes, which vanish.
 
@@ -124,6 +129,16 @@ class InputData:
 @dataclass(frozen=True, slots=True)
 class ScanLoop:
     """A loop over a body graph; attributes body, length, carries, sources, reverse (see `rlxlang.ops.control`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhileLoop:
+    """A loop over a body graph while a condition graph holds; attributes cond, body, carries, limit (see `rlxlang.ops.control_loop`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchOf:
+    """One of two graphs, by a Bool scalar; attributes then, orelse (see `rlxlang.ops.control_branch`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def _folded(b: Builder, node: Node) -> Node | None:
 
     if not node.inputs or isinstance(node.type, TupleType) or node.type.dtype in (C64,) or node.type.dtype.bits < 32:
         return None
-    if node.op.name in ("broadcast_to", "stop_gradient", "item"):
+    if node.op.name in ("broadcast_to", "stop_gradient", "barrier", "item"):
         return None
     if isinstance(node.op.lower, Elementwise):
         numbers = [_number(i) for i in node.inputs]

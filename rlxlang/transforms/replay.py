@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from rlxlang.ir import VIA_DECOMPOSITION, Builder, Graph, GraphInput, Node, declare
 
@@ -69,11 +70,12 @@ def expand(graph: Graph, rule: str, roots: Iterable[Node] | None = None) -> tupl
         b = Builder()
         env, inputs = replay_inputs(b, graph)
 
-        def emit(node: Node, operands: list[Node], b: Builder = b, active: set[Node] = active) -> Node:
+        def emit(node: Node, operands: list[Any], b: Builder = b, active: set[Node] = active) -> Any:
+            if node.op.name == "item" and isinstance(operands[0], tuple):  # the source has been decomposed into its results
+                return operands[0][node.attrs["index"]]
             if node in active and getattr(node.op, rule) is VIA_DECOMPOSITION:
                 assert node.op.decompose is not None
-                result: Node = node.op.decompose(b, *operands, **node.attrs)
-                return result
+                return node.op.decompose(b, *operands, **node.attrs)
             return b.emit(node.op, *operands, **node.attrs)
 
         replay(b, graph, env, emit)
