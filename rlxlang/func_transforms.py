@@ -117,6 +117,14 @@ class TransformMethods:
         """Second derivatives `hess_<a>_<b>` of the loss, of shape a + b."""
         return self._derivative("hessian", wrt)
 
+    # ----------------------------------------------------------------------------------------- memory
+
+    def remat(self) -> Func:
+        """The same function; its derivatives compute it again from inputs and params instead of keeping intermediate values."""
+        from rlxlang import transforms
+
+        return self._transformed(("remat",), transforms.remat)
+
     # ----------------------------------------------------------------------------------------- batching
 
     def vmap(

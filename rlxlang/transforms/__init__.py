@@ -6,6 +6,7 @@ from rlxlang.ops.control import BODY_TRANSFORMS
 from rlxlang.transforms.batching import batch_nodes, body_vmap, move_axis, vmap
 from rlxlang.transforms.forward import body_jvp, jvp, linearize, push_forward
 from rlxlang.transforms.ingraph import gradients
+from rlxlang.transforms.remat import remat
 from rlxlang.transforms.replay import dependents, expand, replay, replay_inputs, unique_name
 from rlxlang.transforms.reverse import body_vjp, grad, hvp, pull_back, value_and_grad, vjp
 
@@ -13,5 +14,5 @@ BODY_TRANSFORMS.jvp, BODY_TRANSFORMS.vjp, BODY_TRANSFORMS.vmap = body_jvp, body_
 
 __all__ = [
     "batch_nodes", "body_jvp", "body_vjp", "body_vmap", "dependents", "expand", "grad", "gradients", "hvp", "jvp", "linearize",
-    "move_axis", "pull_back", "push_forward", "replay", "replay_inputs", "unique_name", "value_and_grad", "vjp", "vmap",
+    "move_axis", "pull_back", "push_forward", "remat", "replay", "replay_inputs", "unique_name", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
