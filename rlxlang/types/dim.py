@@ -147,7 +147,7 @@ def _normal(terms: Iterable[tuple[Monomial, int]]) -> DimLike:
     if len(kept) == 1 and not kept[0][0]:
         return kept[0][1]
     # Highest degree first, then by name; the constant comes last.
-    kept.sort(key=lambda item: (-sum(p for _, p in item[0]), [_atom_key(a) for a, _ in item[0]]))
+    kept.sort(key=lambda item: (-sum(p for _, p in item[0]), [(_atom_key(a), -p) for a, p in item[0]]))
     return Dim(tuple(kept))
 
 
