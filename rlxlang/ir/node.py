@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlxlang.ir.origin import UNKNOWN, Origin
-from rlxlang.types import Guard, TensorType, TupleType, ValueType
+from rlxlang.types import Guard, TensorType, TupleType, ValueType, axes_of
 
 if TYPE_CHECKING:
     from rlxlang.ir.op import Op
@@ -173,12 +173,11 @@ class Graph:
     def axes(self) -> tuple[str, ...]:
         """Names of the dynamic axes, in order of first appearance in the inputs, then any others."""
         seen: dict[str, None] = {}
-        for entry in self.inputs:
-            seen |= dict.fromkeys(entry.node.tensor.axes())
-        for node in self.nodes:
+        for node in (*(entry.node for entry in self.inputs), *self.nodes):
             items = node.type.items if isinstance(node.type, TupleType) else (node.type,)
             for item in items:
-                seen |= dict.fromkeys(item.axes())
+                for dim in item.shape:
+                    seen |= dict.fromkeys(axes_of(dim))
         return tuple(seen)
 
     def __iter__(self) -> Iterator[Node]:
