@@ -71,7 +71,9 @@ def expand(graph: Graph, rule: str, roots: Iterable[Node] | None = None) -> tupl
         env, inputs = replay_inputs(b, graph)
 
         def emit(node: Node, operands: list[Any], b: Builder = b, active: set[Node] = active) -> Any:
-            if node.op.name == "item" and isinstance(operands[0], tuple):  # the source has been decomposed into its results
+            if node.op.name == "item" and isinstance(
+                operands[0], tuple
+            ):  # the source has been decomposed into its results
                 return operands[0][node.attrs["index"]]
             if node in active and getattr(node.op, rule) is VIA_DECOMPOSITION:
                 assert node.op.decompose is not None
