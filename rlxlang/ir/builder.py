@@ -58,6 +58,15 @@ class Builder:
         finally:
             self.origin = before
 
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Make nodes inside anew, also those that equal one made before; among themselves they are interned."""
+        before, self._pool = self._pool, {}
+        try:
+            yield
+        finally:
+            self._pool = before
+
     def emit(self, op: Op | str, *inputs: Node, **attrs: Any) -> Node:
         """The node that applies `op`; an equal node made before is returned instead of a new one.
 

@@ -86,6 +86,14 @@ def test_outer_names_are_leaves_in_a_scan() -> None:
     assert not got["b"].any()
 
 
+def test_what_a_scan_computes_is_no_leaf_even_if_it_equals_an_outer_value() -> None:
+    text = (
+        "input x: [3]; input w: [3]; let k = tanh(w); scan h = x for 1 {"
+        " let s = tanh(w); let e = sum(h * s); emit grad(e, w) as a; let h = h * k; } out h, a;"
+    )
+    close(values(text, GIVEN)["a"][0], X * (1 - np.tanh(W) ** 2))
+
+
 def test_inside_a_fn_derivatives_are_total() -> None:
     text = HEAD + "fn force(e, at) { return -grad(e, at); } let k = x * w; let e = sum(k * k); out f = force(e, x);"
     close(value(text, GIVEN), -2 * X * W * W)
