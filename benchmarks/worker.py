@@ -57,9 +57,7 @@ def inference(func: rlx.Func, x: np.ndarray) -> Workload:
     return Workload(lambda: call(x), leading(call(x)))
 
 
-def training(
-    func: rlx.Func, optimizer: rlx.optim.Optimizer, data: Mapping[str, list[np.ndarray]]
-) -> Workload:
+def training(func: rlx.Func, optimizer: rlx.optim.Optimizer, data: Mapping[str, list[np.ndarray]]) -> Workload:
     """Time one training step on ever new batches; the first five losses are the check."""
     trainer = func.trainer(optimizer)
     batches: Iterator[tuple[np.ndarray, np.ndarray]] = cycle(list(zip(data["x"], data["y"], strict=True)))

@@ -19,8 +19,7 @@ from types import ModuleType
 # Plain strings and a plain class: pathlib and importlib.abc would double the cost of `import rlxlang`.
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _FOLDERS = {
-    f"rlxlang.{name}": os.path.join(os.path.dirname(_PACKAGE), name)
-    for name in ("backends", "grammar", "stdlib")
+    f"rlxlang.{name}": os.path.join(os.path.dirname(_PACKAGE), name) for name in ("backends", "grammar", "stdlib")
 }
 
 

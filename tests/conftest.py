@@ -61,8 +61,6 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             file.write_text(text, "utf-8")
             return
         assert file.is_file(), f"{file} is missing; write it with\n    {command}"
-        assert text == file.read_text("utf-8"), (
-            f"{file} differs; if the new text is right, run\n    {command}"
-        )
+        assert text == file.read_text("utf-8"), f"{file} differs; if the new text is right, run\n    {command}"
 
     return compare

@@ -108,8 +108,7 @@ def fault(importer: str, target: str) -> str | None:
 def _backend_fault(importer: str, target: str) -> str | None:
     """Keep backends apart: each may use its own package and what all of them share."""
     one, other = (
-        next((name for name in BACKENDS if f".backends.{name}." in f"{path}."), None)
-        for path in (importer, target)
+        next((name for name in BACKENDS if f".backends.{name}." in f"{path}."), None) for path in (importer, target)
     )
     if one is None or other is None or one == other:
         return None

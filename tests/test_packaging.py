@@ -22,9 +22,7 @@ def package_of(folder: Path) -> str:
 
 def packages() -> dict[str, Path]:
     """Return every package of the checkout with its folder."""
-    return {
-        package_of(init.parent): init.parent for top in TOPS for init in (ROOT / top).rglob("__init__.py")
-    }
+    return {package_of(init.parent): init.parent for top in TOPS for init in (ROOT / top).rglob("__init__.py")}
 
 
 def test_every_package_folder_is_listed() -> None:

@@ -382,7 +382,9 @@ class VectorEmitter:
             return self.div(elem, 1, a)
         vector = self.type(elem)
         estimate = self.function.call(
-            vector, "llvm.x86.avx512.rcp14.ps.512", [(vector, self.operand(elem, a)), (vector, "zeroinitializer"), ("i16", "-1")]
+            vector,
+            "llvm.x86.avx512.rcp14.ps.512",
+            [(vector, self.operand(elem, a)), (vector, "zeroinitializer"), ("i16", "-1")],
         )
         error = self.fma(elem, self.neg(elem, a), estimate, 1)
         return self.fma(elem, estimate, error, estimate)

@@ -223,9 +223,7 @@ def _paint_marks(chars: list[str], kinds: list[bool], paint: _Painter) -> str:
         return "".join(chars)
     runs = itertools.groupby(zip(chars, kinds, strict=True))
     parts = [(cell, len(list(group))) for cell, group in runs]
-    return "".join(
-        char * count if char == " " else paint.mark(char * count, kind) for (char, kind), count in parts
-    )
+    return "".join(char * count if char == " " else paint.mark(char * count, kind) for (char, kind), count in parts)
 
 
 def _stems(columns: list[int], paint: _Painter) -> str:
