@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rlxlang.passes.rule import Rewriting, Rule
+from rlxlang.passes.rules import RULES
 from rlxlang.passes.simplify import simplify
 
-__all__ = ["simplify"]
+__all__ = ["RULES", "Rewriting", "Rule", "simplify"]

@@ -1,111 +1,148 @@
-"""Simplification: every node is rebuilt by the first rule that applies, constants are computed, equal nodes become one."""
+"""Simplification: nodes are rebuilt operands first, rules are applied until none fits, equal nodes become one, dead ones go."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
+from collections.abc import Sequence
+from functools import cache
 
 from rlxlang.ir import Builder, Graph, GraphInput, GraphOutput, Node, declare
-from rlxlang.passes.rules import RULES, Rule, keeps_type
-from rlxlang.types import C64, Dim, TupleType
+from rlxlang.passes.rule import Rule, same_shape
+from rlxlang.passes.rules import DIFFERENTIATED, RULES
+from rlxlang.types import TupleType, TypeProblem, ValueType
 
-LARGEST_CONSTANT = 64 * 1024  # bytes: what is larger is cheaper to compute than to keep
-REPEATS = 8  # how often a node may be rewritten in a row; rules shrink, so this is never reached
-
-_BY_OP: dict[str, tuple[Rule, ...]] = {}
-for _rule in RULES:
-    _BY_OP[_rule.op] = (*_BY_OP.get(_rule.op, ()), _rule)
+FUEL_PER_NODE = 32
+"""Rewrites allowed for each node of a graph, on average; rules shrink graphs, so none needs nearly as many."""
 
 
-def simplify(graph: Graph) -> Graph:
-    """A graph of equal value with fewer nodes.
+def simplify(graph: Graph, *, differentiated: bool = False, rules: Sequence[Rule] | None = None) -> Graph:
+    """A graph of equal value with fewer or cheaper nodes; the time is linear in the number of nodes.
 
-    Inputs, their order, and outputs stay. The time is linear in the number of nodes.
+    Inputs, outputs and guards stay as they are; outputs may become inputs or constants. Bodies of loops and of other ops that
+    hold graphs are simplified too.
+
+    Args:
+        graph: What to simplify.
+        differentiated: Whether nobody differentiates the result: `stop_gradient` then goes.
+        rules: The rules to use; all of `RULES` when left out.
     """
-    b = Builder()
-    env: dict[Node, Node] = {}
-    inputs: list[GraphInput] = []
-    for entry in graph.inputs:
-        with b.at(entry.node.origin):
-            env[entry.node] = b.input(entry.name, entry.node.dtype, entry.node.shape, entry.kind)
-        inputs.append(declare(env[entry.node], entry.init, entry.doc))
-    for guard in graph.guards:
-        b.require(guard)
+    table = tuple(RULES if rules is None else rules) + (DIFFERENTIATED if differentiated else ())
+    return _Simplifier(table, {}).run(graph)
+
+
+@cache
+def _by_op(rules: tuple[Rule, ...]) -> dict[str, tuple[Rule, ...]]:
+    table: dict[str, tuple[Rule, ...]] = {}
+    for rule in rules:
+        table[rule.op] = (*table.get(rule.op, ()), rule)
+    return table
+
+
+def _keeps_type(before: ValueType, after: ValueType) -> bool:
+    """Whether a replacement has the dtype and shape of what it replaces, whatever the dynamic sizes are."""
+    if isinstance(before, TupleType) or isinstance(after, TupleType):
+        return before == after
+    return before.dtype == after.dtype and same_shape(before.shape, after.shape)
+
+
+class _Simplifier:
+    """Rebuilds one graph; `bodies` is shared with those of the graphs inside it."""
+
+    def __init__(self, rules: tuple[Rule, ...], bodies: dict[int, Graph]) -> None:
+        self.b = Builder()
+        self._all = rules
+        self._rules = _by_op(rules)
+        self._bodies = bodies
+        self._settled: dict[Node, Node] = {}
+        self._readers: dict[Node, int] = {}
+        self._fuel = 0
+
+    def is_shared(self, node: Node) -> bool:
+        """See `Rewriting.is_shared`: counted by the readers in the graph that is being rebuilt."""
+        return self._readers.get(node, 0) > 1
+
+    def run(self, graph: Graph) -> Graph:
+        """The simplified graph."""
+        self._fuel = FUEL_PER_NODE * (len(graph.nodes) + 1)
+        readers = _count_readers(graph)
+        env: dict[Node, Node] = {}
+        inputs: list[GraphInput] = []
+        for entry in graph.inputs:
+            with self.b.at(entry.node.origin):
+                new = self.b.input(entry.name, entry.node.dtype, entry.node.shape, entry.kind)
+            env[entry.node] = self._settled[new] = new
+            inputs.append(declare(new, entry.init, entry.doc))
+        for node in graph.nodes:
+            if node not in env:
+                with self.b.at(node.origin):
+                    attrs = {k: self._attribute(v) for k, v in node.attrs.items()}
+                    new = self._settle(self.b.emit(node.op, *[env[i] for i in node.inputs], **attrs))
+                env[node] = new
+                self._readers[new] = self._readers.get(new, 0) + readers[node]
+        outputs = tuple(GraphOutput(o.name, env[o.node], o.role) for o in graph.outputs)
+        return Graph(graph.name, tuple(inputs), outputs, graph.guards)
+
+    def _attribute(self, value: object) -> object:
+        """An option of an op, with graphs in it simplified; bodies nest only as deep as the source does."""
+        if isinstance(value, tuple) and any(isinstance(v, Graph) for v in value):
+            return tuple(self._attribute(v) for v in value)
+        if not isinstance(value, Graph):
+            return value
+        if id(value) not in self._bodies:
+            simple = _Simplifier(self._all, self._bodies).run(value)
+            self._bodies[id(value)] = self._bodies[id(simple)] = simple
+        return self._bodies[id(value)]
+
+    def _settle(self, root: Node) -> Node:
+        """What a new node becomes: rewritten, and what the rules made for it likewise, until nothing changes."""
+        settled, becomes = self._settled, {}
+        todo = [root]
+        while todo:
+            node = todo[-1]
+            if node in settled:
+                todo.pop()
+                continue
+            ahead = becomes.get(node)
+            if ahead is None:
+                pending = [i for i in node.inputs if i not in settled]
+                if pending:
+                    todo += pending
+                    continue
+                ahead = self._step(node)
+            if ahead is node:
+                settled[node] = node
+                todo.pop()
+            elif ahead in settled:
+                settled[node] = settled[ahead]
+                todo.pop()
+            elif self._fuel <= 0:
+                settled[node] = node
+                todo.pop()
+            else:
+                self._fuel -= 1
+                becomes[node] = ahead
+                todo.append(ahead)
+        return settled[root]
+
+    def _step(self, node: Node) -> Node:
+        """The node on settled operands, or what the first rule that fits makes of it."""
+        operands = [self._settled[i] for i in node.inputs]
+        if any(new is not old for new, old in zip(operands, node.inputs, strict=True)):
+            return self.b.emit(node.op, *operands, **node.attrs)
+        for rule in (*self._rules.get(node.op.name, ()), *self._rules.get("*", ())):
+            try:
+                new = rule.replace(self, node)
+            except TypeProblem:
+                continue  # sizes that only a run could compare: the longer way stands, with its guards
+            if new is not None and new is not node and _keeps_type(node.type, new.type):
+                return new
+        return node
+
+
+def _count_readers(graph: Graph) -> dict[Node, int]:
+    readers = dict.fromkeys(graph.nodes, 0)
     for node in graph.nodes:
-        if node not in env:
-            with b.at(node.origin):
-                env[node] = _simplified(b, b.emit(node.op, *[env[i] for i in node.inputs], **node.attrs))
-    outputs = [GraphOutput(o.name, env[o.node], o.role) for o in graph.outputs]
-    return b.finish(graph.name, inputs, outputs)
-
-
-def _simplified(b: Builder, node: Node) -> Node:
-    for _ in range(REPEATS):
-        new = _folded(b, node) or _rewritten(b, node)
-        if new is None or new is node:
-            return node
-        node = new
-    return node
-
-
-def _rewritten(b: Builder, node: Node) -> Node | None:
-    if isinstance(node.type, TupleType):
-        return None
-    for rule in _BY_OP.get(node.op.name, ()):
-        new = rule.replace(b, node.attrs, node.inputs)
-        if new is not None and keeps_type(node.type, new.tensor):
-            return new
-    return None
-
-
-def _number(node: Node) -> np.ndarray[Any, Any] | None:
-    """The scalar behind a broadcast constant, as an array of rank 0."""
-    if node.op.name == "broadcast_to":
-        node = node.inputs[0]
-    if node.op.name != "constant" or node.tensor.rank:
-        return None
-    array: np.ndarray[Any, Any] = node.attrs["data"].array
-    return array
-
-
-def _folded(b: Builder, node: Node) -> Node | None:
-    """The constant that a node of constants is, when it is small."""
-    from rlxlang.ops.lowering import Elementwise
-
-    if not node.inputs or isinstance(node.type, TupleType) or node.type.dtype in (C64,) or node.type.dtype.bits < 32:
-        return None
-    if node.op.name in ("broadcast_to", "stop_gradient", "barrier", "item"):
-        return None
-    if isinstance(node.op.lower, Elementwise):
-        numbers = [_number(i) for i in node.inputs]
-        if all(n is not None for n in numbers):
-            scalar = _computed(b, node, [n for n in numbers if n is not None])
-            return scalar if scalar is None or not node.shape else b.emit("broadcast_to", scalar, shape=node.shape)
-    if any(i.op.name != "constant" for i in node.inputs) or not node.type.is_static or _has_size(node):
-        return None
-    size = node.type.size
-    if not isinstance(size, int) or size * node.type.dtype.bytes > LARGEST_CONSTANT:
-        return None
-    return _computed(b, node, [i.attrs["data"].array for i in node.inputs])
-
-
-def _has_size(node: Node) -> bool:
-    todo = list(node.attrs.values())
-    while todo:
-        value = todo.pop()
-        if isinstance(value, (Dim, Graph)):
-            return True
-        if isinstance(value, tuple):
-            todo.extend(value)
-    return False
-
-
-def _computed(b: Builder, node: Node, arrays: list[np.ndarray[Any, Any]]) -> Node | None:
-    if any(a.dtype.itemsize < 4 and a.dtype != np.bool_ for a in arrays):
-        return None  # half precision and small integers have rules of their own in the interpreter
-    with np.errstate(all="ignore"):
-        value = np.asarray(node.op.reference(*arrays, **node.attrs))
-    if value.dtype != node.dtype.numpy:
-        return None
-    return b.constant(value, node.dtype)
+        for operand in node.inputs:
+            readers[operand] += 1
+    for output in graph.outputs:
+        readers[output.node] += 1
+    return readers
