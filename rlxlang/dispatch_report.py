@@ -7,7 +7,7 @@ from collections import Counter
 from rlxlang.device import Device, backend_of, thread_count
 from rlxlang.diagnostics import RlxBackendError, escape
 from rlxlang.ir import VIA_DECOMPOSITION, Graph
-from rlxlang.kernels import Contract, Copy, Loop, Step
+from rlxlang.kernels import Branch, Contract, Copy, Loop, Step, While
 
 Row = tuple[str, str, str]
 _HEAD: Row = ("kernel", "kind", "ops")
@@ -42,6 +42,11 @@ def _row(step: Step) -> Row:
         return "copy", "copy", f"buffer {step.source} to {step.target}"
     if isinstance(step, Loop):
         return step.name, "loop", f"{step.count} times {len(step.body)} kernels"
+    if isinstance(step, While):
+        bound = "" if step.limit is None else f", {step.limit} times at most"
+        return step.name, "while", f"{len(step.body)} kernels{bound}"
+    if isinstance(step, Branch):
+        return step.name, "branch", f"{len(step.then)} or {len(step.orelse)} kernels"
     ops = ", ".join(step.ops)
     if isinstance(step, Contract):
         fused = " with epilogue" if step.epilogue else ""

@@ -13,7 +13,7 @@ from rlxlang.backends.llvm.emit_nest import NestEmitter
 from rlxlang.backends.llvm.plan import ENTRY
 from rlxlang.backends.llvm.text import Function, Operand
 from rlxlang.backends.llvm.vector import VectorTarget
-from rlxlang.kernels import Buffer, Contract, Copy, Loop, Nest, Program, Step
+from rlxlang.kernels import Branch, Buffer, Contract, Copy, Loop, Nest, Program, Step, While
 
 COPY_UNIT = 65536
 """Bytes that one unit of a copy moves."""
@@ -54,7 +54,7 @@ class ProgramEmitter:
         function = Function(shared.module, ENTRY, (("ptr", "buffers"), ("ptr", "dims")), "i32")
         context = function.alloca("ptr", CONTEXT_BYTES // 8, 8)
         buffers = "%buffers"
-        if any(isinstance(step, Loop) for step in shared.program.steps):
+        if any(isinstance(step, Loop) for step in shared.program.walk()):
             # Loops move their views in a table of this call.
             count = len(shared.program.buffers)
             buffers = function.alloca("ptr", count, 8)
@@ -78,11 +78,15 @@ class ProgramEmitter:
         return status
 
     def _step(self, step: Step) -> str:
-        """Emit a step; returns its symbol. Loops nest as deep as the program's text."""
+        """Emit a step; returns its symbol. Loops and branches nest as deep as the program's text."""
         if isinstance(step, Nest):
             return NestEmitter(self.shared, replace(step, name=self._name(step.name))).emit()
         if isinstance(step, Contract):
             return emit_contract(self.shared, replace(step, name=self._name(step.name)))
+        if isinstance(step, While):
+            return self._while(step)
+        if isinstance(step, Branch):
+            return self._branch(step)
         return self._copy(step) if isinstance(step, Copy) else self._loop(step)
 
     # -- copies ----------------------------------------------------------------------------------------
@@ -138,6 +142,53 @@ class ProgramEmitter:
         function.ret(loop.results[0])
         return name
 
+    def _while(self, step: While) -> str:
+        shared, name = self.shared, self._name(step.name)
+        test, body = [[self._step(below) for below in steps] for steps in (step.condition, step.body)]
+        function = Function(shared.module, name, (("ptr", "ctx"),), "i32", linkage="internal")
+        dims = shared.load_dims(function, "%ctx", () if step.limit is None else (step.limit,))
+        steps, faults = function.alloca("i64", 1, 8), function.alloca("i32", 1, 4)
+        function.store("i64", 0, steps)
+        function.store("i32", 0, faults)
+        head, ask, again, done = (function.new_label(word) for word in ("head", "test", "body", "done"))
+        function.jump(head)
+        function.label(head)
+        if step.limit is None:
+            function.jump(ask)
+        else:
+            limit = step.limit if isinstance(step.limit, int) else dims[step.limit]
+            function.jump_if(function.icmp("slt", function.load("i64", steps), limit), ask, done)
+        function.label(ask)
+        self._note_faults(function, self._call_all(function, test, "%ctx"), faults)
+        # A fault ends the loop: what the condition reads then may never become false.
+        sound = function.icmp("eq", function.load("i32", faults), 0, "i32")
+        function.jump_if(function.and_(self._holds(function, step.predicate), sound, "i1"), again, done)
+        function.label(again)
+        self._note_faults(function, self._call_all(function, body, "%ctx"), faults)
+        function.store("i64", function.add(function.load("i64", steps), 1), steps)
+        function.jump(head)
+        function.label(done)
+        function.ret(function.load("i32", faults))
+        return name
+
+    def _branch(self, step: Branch) -> str:
+        shared, name = self.shared, self._name(step.name)
+        then, orelse = [[self._step(below) for below in steps] for steps in (step.then, step.orelse)]
+        function = Function(shared.module, name, (("ptr", "ctx"),), "i32", linkage="internal")
+        with function.if_(self._holds(function, step.predicate)):
+            function.ret(self._call_all(function, then, "%ctx"))
+        function.ret(self._call_all(function, orelse, "%ctx"))
+        return name
+
+    @staticmethod
+    def _note_faults(function: Function, status: Operand, faults: str) -> None:
+        function.store("i32", function.or_(function.load("i32", faults), status, "i32"), faults)
+
+    def _holds(self, function: Function, predicate: int) -> Operand:
+        """The truth of a Bool buffer of one element."""
+        base = self.shared.load_bases(function, "%ctx", (predicate,), {}, 0)[predicate]
+        return function.icmp("ne", function.load("i8", base), 0, "i8")
+
     def _element_bytes(self, buffer: int) -> int:
         return element_bytes(self.shared.program.buffers[buffer].dtype)
 
@@ -148,7 +199,7 @@ class DispatchRow:
 
     Attributes:
         kernel: Name of the kernel.
-        kind: `map`, `rows`, `columns`, `gemm`, `contract`, `copy` or `loop`.
+        kind: `map`, `rows`, `columns`, `gemm`, `contract`, `copy`, `loop`, `while` or `branch`.
         ops: Names of the graph ops inside.
         note: Lanes and unrolling.
     """
@@ -168,6 +219,11 @@ def dispatch_rows(program: Program, target: VectorTarget) -> list[DispatchRow]:
             rows.append(DispatchRow("copy", "copy", (), f"buffer {step.source} to {step.target}"))
         elif isinstance(step, Loop):
             rows.append(DispatchRow(step.name, "loop", (), f"{step.count} times {len(step.body)} steps"))
+        elif isinstance(step, While):
+            bound = "" if step.limit is None else f", {step.limit} times at most"
+            rows.append(DispatchRow(step.name, "while", (), f"{len(step.body)} steps{bound}"))
+        elif isinstance(step, Branch):
+            rows.append(DispatchRow(step.name, "branch", (), f"{len(step.then)} or {len(step.orelse)} steps"))
         elif isinstance(step, Contract):
             nest = as_nest(shared, step)
             sizes = f"{step.m}×{step.k}×{step.n}" + (", epilogue" if step.epilogue else "")

@@ -80,7 +80,7 @@ class Plan(NamedTuple):
 
 def plan_of(program: Program) -> Plan:
     """The plan of a program whose outputs have buffers of their own."""
-    from rlxlang.kernels import Contract, Loop
+    from rlxlang.kernels import Contract, Loop, While
 
     contracts: list[tuple[DimLike, ...]] = []
     loops: list[DimLike] = []
@@ -89,6 +89,8 @@ def plan_of(program: Program) -> Plan:
             contracts.append((*step.batch, step.m, step.n, step.k))
         elif isinstance(step, Loop):
             loops.append(step.count)
+        elif isinstance(step, While):
+            loops.append(GIL_WORK if step.limit is None else step.limit)  # it may run for long: others go on meanwhile
     buffers = tuple(PlanBuffer(b.id, b.kind, b.dtype, b.shape, b.name, b.data, b.offset) for b in program.buffers)
     return Plan(
         program.name,

@@ -15,7 +15,7 @@ from rlxlang.backends.opencl.c_nest import KernelPlan
 from rlxlang.backends.opencl.device import OpenClDevice
 from rlxlang.backends.opencl.program import ProgramSource
 from rlxlang.diagnostics.errors import InternalError, RlxBackendError
-from rlxlang.kernels import Buffer, Copy, Loop, Program, Step
+from rlxlang.kernels import Branch, Buffer, Copy, Loop, Program, Step, While
 from rlxlang.types import DimLike, evaluate, product
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -167,7 +167,7 @@ class _Place:
 
 
 class _Run:
-    """One run: everything is enqueued in order, and waited for once."""
+    """One run: everything is enqueued in order, and waited for once at the end and wherever a predicate is read."""
 
     def __init__(self, executable: OpenClExecutable, sizes: Mapping[str, int]) -> None:
         self.executable = executable
@@ -235,9 +235,14 @@ class _Run:
             self.copies.append(event)
 
     def step(self, step: Step) -> None:
-        """Enqueue a step; loops nest as deep as the program's text."""
+        """Enqueue a step; loops and branches nest as deep as the program's text."""
         if isinstance(step, Loop):
             self.loop(step)
+        elif isinstance(step, While):
+            self.repeat(step)
+        elif isinstance(step, Branch):
+            for below in step.then if self.holds(step.predicate) else step.orelse:
+                self.step(below)
         elif isinstance(step, Copy):
             self.copy(step)
         else:
@@ -262,6 +267,29 @@ class _Run:
                 )
             for below in loop.body:
                 self.step(below)
+
+    def repeat(self, loop: While) -> None:
+        """Run a loop whose end only its condition knows: the predicate is read before each step."""
+        left = None if loop.limit is None else self.value(loop.limit)
+        while left is None or left > 0:
+            for below in loop.condition:
+                self.step(below)
+            if not self.holds(loop.predicate):
+                return
+            for below in loop.body:
+                self.step(below)
+            left = None if left is None else left - 1
+
+    def holds(self, predicate: int) -> bool:
+        """The truth of a Bool buffer of one element, once everything before it has run."""
+        import pyopencl as cl
+
+        answer = np.empty(1, np.uint8)
+        place = self.place(predicate)
+        cl.enqueue_copy(
+            self.executable.queue, answer, self.memory(place.root), src_offset=place.offset, is_blocking=True
+        )
+        return bool(answer[0])
 
     def copy(self, step: Copy) -> None:
         import pyopencl as cl

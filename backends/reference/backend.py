@@ -13,7 +13,7 @@ from rlxlang.backends.reference.functions import cast
 from rlxlang.backends.reference.memory import Memory, poison
 from rlxlang.backends.reference.nest import run_nest
 from rlxlang.diagnostics.errors import InternalError
-from rlxlang.kernels import Contract, Copy, Loop, Nest, Operand, Program, Step
+from rlxlang.kernels import Branch, Contract, Copy, Loop, Nest, Operand, Program, Step, While
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -77,13 +77,18 @@ class ReferenceBackend:
 
 
 def _run_step(step: Step, memory: Memory) -> None:
-    """Run a step; loops nest as deep as the program's text."""
+    """Run a step; loops and branches nest as deep as the program's text."""
     if isinstance(step, Nest):
         run_nest(step, memory)
     elif isinstance(step, Contract):
         _run_contract(step, memory)
     elif isinstance(step, Copy):
         _run_copy(step, memory)
+    elif isinstance(step, While):
+        _run_while(step, memory)
+    elif isinstance(step, Branch):
+        for below in step.then if _holds(step.predicate, memory) else step.orelse:
+            _run_step(below, memory)
     else:
         _run_loop(step, memory)
 
@@ -108,6 +113,30 @@ def _run_loop(loop: Loop, memory: Memory) -> None:
             _run_step(below, memory)
     for window in loop.windows:
         memory.close_view(window.view)
+
+
+def _run_while(loop: While, memory: Memory) -> None:
+    left = None if loop.limit is None else memory.value(loop.limit)
+    while left is None or left > 0:
+        for below in loop.condition:
+            _run_step(below, memory)
+        if not _holds(loop.predicate, memory):
+            return
+        for below in loop.body:
+            _run_step(below, memory)
+        left = None if left is None else left - 1
+
+
+def _holds(predicate: int, memory: Memory) -> bool:
+    """The truth of a Bool buffer of one element.
+
+    Raises:
+        InternalError: Nothing has been written there.
+    """
+    bits = int(memory.flat(predicate).view(np.uint8)[0])
+    if bits > 1:
+        raise InternalError(f"{memory.describe(predicate)} is tested before it is written", stage="lower")
+    return bits == 1
 
 
 def _run_contract(step: Contract, memory: Memory) -> None:

@@ -20,6 +20,7 @@ from rlxlang.kernels.expr import (
 from rlxlang.kernels.functions import FUNCTIONS, REDUCTIONS
 from rlxlang.kernels.nest import Nest, Pass, Reduce, Store
 from rlxlang.kernels.program import (
+    Branch,
     Buffer,
     Contract,
     Copy,
@@ -28,12 +29,14 @@ from rlxlang.kernels.program import (
     Program,
     SizeGuard,
     Step,
+    While,
     Window,
+    bodies,
     roots,
 )
 
 __all__ = [
-    "FUNCTIONS", "REDUCTIONS", "Accumulator", "Apply", "AxisValue", "Buffer", "Const", "Contract", "Copy", "Expr", "Gathered",
-    "Index", "Load", "Loop", "Nest", "Operand", "Pass", "Program", "Reduce", "Reduced", "Running", "SizeGuard", "SizeValue",
-    "Step", "Store", "Window", "children", "roots", "walk",
+    "FUNCTIONS", "REDUCTIONS", "Accumulator", "Apply", "AxisValue", "Branch", "Buffer", "Const", "Contract", "Copy", "Expr",
+    "Gathered", "Index", "Load", "Loop", "Nest", "Operand", "Pass", "Program", "Reduce", "Reduced", "Running", "SizeGuard", "SizeValue",
+    "Step", "Store", "While", "Window", "bodies", "children", "roots", "walk",
 ]  # fmt: skip

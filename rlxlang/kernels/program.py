@@ -111,7 +111,40 @@ class Loop:
     reverse: bool = False
 
 
-Step: TypeAlias = Nest | Contract | Copy | Loop
+@dataclass(frozen=True, slots=True, eq=False)
+class While:
+    """Run `condition` and then, if it has left true in the Bool buffer `predicate`, `body`, again and again.
+
+    Stops after `limit` runs of the body (None: no limit) without another test. Carries are ordinary buffers, as in `Loop`.
+    """
+
+    name: str
+    condition: tuple[Step, ...]
+    predicate: int
+    body: tuple[Step, ...]
+    limit: DimLike | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """Run `then` if the Bool buffer `predicate` (one element) holds true, else `orelse`."""
+
+    name: str
+    predicate: int
+    then: tuple[Step, ...]
+    orelse: tuple[Step, ...]
+
+
+Step: TypeAlias = Nest | Contract | Copy | Loop | While | Branch
+
+
+def bodies(step: Step) -> tuple[tuple[Step, ...], ...]:
+    """The sequences of steps inside a step; none in a kernel."""
+    if isinstance(step, Loop):
+        return (step.body,)
+    if isinstance(step, While):
+        return (step.condition, step.body)
+    return (step.then, step.orelse) if isinstance(step, Branch) else ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,13 +183,13 @@ class Program:
     outputs: tuple[int, ...]
 
     def walk(self) -> Iterator[Step]:
-        """Every step, also those inside loops."""
+        """Every step, also those inside loops and branches."""
         todo = list(reversed(self.steps))
         while todo:
             step = todo.pop()
             yield step
-            if isinstance(step, Loop):
-                todo.extend(reversed(step.body))
+            for inner in reversed(bodies(step)):
+                todo.extend(reversed(inner))
 
 
 def roots(step: Nest | Contract) -> tuple[Expr, ...]:

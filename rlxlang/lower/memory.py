@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rlxlang.kernels import Buffer, Contract, Copy, Load, Loop, Step, roots, walk
+from rlxlang.kernels import Branch, Buffer, Contract, Copy, Load, Loop, Step, While, bodies, roots, walk
 from rlxlang.types import Dim, DimLike, DType, Shape, ceil_div, product
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
@@ -36,7 +36,7 @@ class Buffers:
 
 
 def touched(step: Step) -> Iterable[tuple[int, bool]]:
-    """The buffers that a step reads (False) and writes (True), loops included with all of their bodies."""
+    """The buffers that a step reads (False) and writes (True), loops and branches included with all of their bodies."""
     if isinstance(step, Copy):
         yield step.source, False
         yield step.target, True
@@ -47,8 +47,14 @@ def touched(step: Step) -> Iterable[tuple[int, bool]]:
             yield window.view, True
         if step.index >= 0:
             yield step.index, True
-        for inner in step.body:
-            yield from touched(inner)
+    if isinstance(step, Branch):
+        yield step.predicate, False
+    if isinstance(step, (Loop, While, Branch)):
+        for sequence in bodies(step):
+            for inner in sequence:
+                yield from touched(inner)
+        if isinstance(step, While):
+            yield step.predicate, False
         return
     if isinstance(step, Contract):
         yield step.left.buffer, False
@@ -85,28 +91,22 @@ def plan(buffers: Buffers, steps: Sequence[Step], threads: int) -> tuple[list[Bu
     births: dict[int, int] = {}
     deaths: dict[int, int] = {}
     position = 0
-    todo: list[tuple[Sequence[Step], int]] = []
 
-    def visit(sequence: Sequence[Step]) -> None:
+    def visit(within: Sequence[Step]) -> None:
         nonlocal position
-        for step in sequence:
+        for step in within:
             start = position
-            if isinstance(step, Loop):
+            for sequence in bodies(step):
                 position += 1
-                visit(step.body)
+                visit(sequence)
             position += 1
+            # What a loop or a branch touches lives as long as all of it: a body runs again, and only one branch runs.
             for buffer, _ in touched(step):
                 births.setdefault(buffer, start)
                 births[buffer] = min(births[buffer], start)
                 deaths[buffer] = max(deaths.get(buffer, position), position)
-            if isinstance(step, Loop):
-                # A buffer made before the loop, or carried around it, must outlive every pass through the body.
-                for buffer, _ in touched(step):
-                    if buffer in _carried(step) or births[buffer] < start:
-                        births[buffer], deaths[buffer] = min(births[buffer], start), max(deaths[buffer], position)
 
     visit(steps)
-    del todo
     slots: list[_Slot] = []
     end: DimLike = 0
     placed = list(buffers.all)
@@ -123,17 +123,6 @@ def plan(buffers: Buffers, steps: Sequence[Step], threads: int) -> tuple[list[Bu
         slot.free_after = deaths[buffer.id]
         placed[buffer.id] = replace(buffer, offset=slot.offset)
     return placed, end
-
-
-def _carried(loop: Loop) -> set[int]:
-    """Buffers of a loop whose value passes from one step to the next: read in the body before they are written there."""
-    written: set[int] = set()
-    early: set[int] = set()
-    for step in loop.body:
-        marks = list(touched(step))
-        early |= {b for b, write in marks if not write and b not in written}
-        written |= {b for b, write in marks if write}
-    return early | {w.base for w in loop.windows}
 
 
 def _padded(size: DimLike) -> DimLike:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rlxlang.diagnostics import RlxBackendError
-from rlxlang.ir import Graph, Node
+from rlxlang.ir import Graph, GraphOutput, Node
 from rlxlang.kernels import (
     Buffer,
     Contract,
@@ -19,11 +19,14 @@ from rlxlang.kernels import (
     SizeValue,
     Step,
     Store,
+    While,
     Window,
+    bodies,
     roots,
     walk,
 )
 from rlxlang.lower.contracts import GroupContract
+from rlxlang.lower.control import branch_step, given_buffers, hand_over, start_carries, while_step
 from rlxlang.lower.coords import Coord, identity
 from rlxlang.lower.fuse import Group, Partition, find, order
 from rlxlang.lower.memory import Buffers, plan
@@ -98,6 +101,10 @@ class _Lowering:
             return
         if isinstance(record, how.ScanLoop):
             self._scan(node, name)
+        elif isinstance(record, how.WhileLoop):
+            while_step(self, node, name)
+        elif isinstance(record, how.BranchOf):
+            branch_step(self, node, name)
         elif role_of(node) is Role.ALIAS:
             target = self.places[node] = self.buffers.new("temp", node.dtype, node.shape)
             self.steps.append(copy_nest(node.inputs[0], target, self.buffers, self.place, name))
@@ -121,51 +128,46 @@ class _Lowering:
         return self._copies[node]
 
     # ------------------------------------------------------------------ loops
+    def lower_body(self, body: Graph, given: Sequence[int], prefix: str) -> _Lowering:
+        """Lower a body whose inputs are in these buffers."""
+        graph = simplify(expand(body, "lower")[0])
+        inside = _Lowering(graph, self.buffers, given_buffers(graph, given), prefix)
+        inside.run()
+        return inside
+
+    def body_outputs(self) -> Sequence[GraphOutput]:
+        """The outputs of the graph, composite ops decomposed."""
+        return self.graph.outputs
+
     def _scan(self, node: Node, name: str) -> None:
-        body: Graph = expand(node.attrs["body"], "lower")[0]
+        body: Graph = node.attrs["body"]
         carries, taken = node.attrs["carries"], node.attrs["sources"]
         reverse = bool(node.attrs.get("reverse"))
         assert isinstance(node.type, TupleType)
         starts = node.inputs[:carries]
         stacks = node.inputs[carries : carries + taken]
         closed = node.inputs[carries + taken :]
-        given: dict[Node, int] = {}
         windows: list[Window] = []
-        carry_buffers = []
-        for k, start in enumerate(starts):
-            buffer = self.buffers.new("temp", start.dtype, start.shape)
-            self.steps.append(copy_nest(start, buffer, self.buffers, self.place, f"{name}_start{k}"))
-            carry_buffers.append(buffer)
-            given[body.inputs[k].node] = buffer
+        carry_buffers = start_carries(self, starts, name)
+        given = list(carry_buffers)
         for k, stack in enumerate(stacks):
             base = self.contiguous(stack, f"{name}_source{k}")
             inner = body.inputs[carries + k].node
             view = self.buffers.new("view", inner.dtype, inner.shape)
             windows.append(Window(view, base, product(inner.shape), reverse))
-            given[inner] = view
+            given.append(view)
         for k, value in enumerate(closed):
-            given[body.inputs[carries + taken + k].node] = self.contiguous(value, f"{name}_const{k}")
-        lowering = _Lowering(body, self.buffers, given, f"{name}_")
-        lowering.run()
+            given.append(self.contiguous(value, f"{name}_const{k}"))
+        lowering = self.lower_body(body, given, f"{name}_")
         emitted = []
-        for k, output in enumerate(body.outputs[carries:]):
+        for k, output in enumerate(lowering.graph.outputs[carries:]):
             stacked = node.type.items[carries + k]
             base = self.buffers.new("temp", stacked.dtype, stacked.shape)
             view = self.buffers.new("view", output.node.dtype, output.node.shape)
             windows.append(Window(view, base, product(output.node.shape), reverse))
             lowering.steps.append(copy_nest(output.node, view, self.buffers, lowering.place, f"{name}_emit{k}"))
             emitted.append(base)
-        # New carries are all computed before any carry is overwritten.
-        fresh = [lowering.contiguous(o.node, f"{name}_next{k}") for k, o in enumerate(body.outputs[:carries])]
-        staged = []
-        for source, target in zip(fresh, carry_buffers, strict=True):
-            if source == target:
-                continue
-            if source in carry_buffers:  # carries that trade places need a stop on the way
-                stop = self.buffers.new("temp", self.buffers[source].dtype, self.buffers[source].shape)
-                lowering.steps.append(Copy(source, stop))
-                source = stop
-            staged.append(Copy(source, target))
+        staged = hand_over(lowering, [o.node for o in lowering.graph.outputs[:carries]], carry_buffers, name)
         steps = (*lowering.steps, *staged)
         self.steps.append(Loop(name, node.attrs["length"], steps, tuple(windows), -1, reverse))
         self.items[node] = [*carry_buffers, *emitted]
@@ -254,7 +256,7 @@ def _place_outputs(
         direct = (
             node in partition.group_of
             and node not in lowering.places
-            and not isinstance(node.op.lower, (how.Item, how.ScanLoop))
+            and not isinstance(node.op.lower, (how.Item, how.ScanLoop, how.WhileLoop, how.BranchOf))
         )
         direct = direct and role_of(node) in (Role.FUSED, Role.OWN)
         if output.name in updates:
@@ -328,9 +330,12 @@ def collect_dims(buffers: Sequence[Buffer], steps: Sequence[Step]) -> tuple[DimL
     todo = list(reversed(steps))
     while todo:
         step = todo.pop()
+        for sequence in reversed(bodies(step)):
+            todo.extend(reversed(sequence))
         if isinstance(step, Loop):
             note(step.count, *(w.stride for w in step.windows))
-            todo.extend(reversed(step.body))
+        elif isinstance(step, While):
+            note(*(() if step.limit is None else (step.limit,)))
         elif isinstance(step, Contract):
             note(*step.batch, step.m, step.n, step.k)
             for side in (step.left, step.right):

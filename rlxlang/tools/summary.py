@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from rlxlang.diagnostics import RlxBackendError, escape
 from rlxlang.func import Func
-from rlxlang.kernels import Contract, Copy, Loop, Nest, Program, Step
+from rlxlang.kernels import Branch, Contract, Copy, Loop, Nest, Program, Step, While, bodies
 from rlxlang.tools.data import add_model_arguments, load_model
 from rlxlang.types import Dim, DimLike, axes_of, evaluate, product
 
@@ -90,13 +90,21 @@ def readable_bytes(size: float) -> str:
 
 
 def work(program: Program) -> DimLike:
-    """Multiplications and additions in the matrix products of a run; those in a loop once per step."""
+    """Multiplications and additions in the matrix products of a run; those in a loop once per step.
+
+    A `while` loop counts to its limit, or once where it has none; of a choice both branches count.
+    """
     total: DimLike = 0
     todo: list[tuple[Step, DimLike]] = [(step, 1) for step in program.steps]
     while todo:
         step, times = todo.pop()
         if isinstance(step, Loop):
             todo += [(inner, times * step.count) for inner in step.body]
+        elif isinstance(step, While):
+            turns = times if step.limit is None else times * step.limit
+            todo += [(inner, turns) for sequence in bodies(step) for inner in sequence]
+        elif isinstance(step, Branch):
+            todo += [(inner, times) for sequence in bodies(step) for inner in sequence]
         elif isinstance(step, Contract):
             total = total + 2 * times * product(step.batch) * step.m * step.n * step.k
     return total
@@ -117,8 +125,8 @@ def _kernels(program: Program) -> list[str]:
     while todo:
         step, indent = todo.pop()
         rows.append(_kernel(step, indent))
-        if isinstance(step, Loop):
-            todo += [(inner, indent + "  ") for inner in reversed(step.body)]
+        for sequence in reversed(bodies(step)):
+            todo += [(inner, indent + "  ") for inner in reversed(sequence)]
     return table(rows)
 
 
@@ -130,6 +138,10 @@ def _kernel(step: Step, indent: str) -> Row:
         return indent + step.name, kind, _extents((*step.outer, *step.inner)), " ".join(step.ops)
     if isinstance(step, Loop):
         return indent + step.name, "loop", str(step.count), ""
+    if isinstance(step, While):
+        return indent + step.name, "while", "" if step.limit is None else f"≤ {step.limit}", ""
+    if isinstance(step, Branch):
+        return indent + step.name, "branch", f"{len(step.then)} or {len(step.orelse)} steps", ""
     assert isinstance(step, Copy)
     return indent + "-", "copy", "", ""
 

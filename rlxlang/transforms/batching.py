@@ -43,7 +43,8 @@ def batch_nodes(
             if node.op.name == "item":
                 source, axes = operands[0]
                 k = node.attrs["index"]
-                env[node] = (b.emit("item", source, index=k), None if axes is None else axes[k])
+                part = source[k] if isinstance(source, tuple) else b.emit("item", source, index=k)
+                env[node] = (part, None if axes is None else axes[k])
             elif all(axis is None for _, axis in operands):
                 env[node] = (b.emit(node.op, *[n for n, _ in operands], **node.attrs), None)
             else:
