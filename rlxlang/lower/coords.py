@@ -109,9 +109,20 @@ def view_coords(node: Node, coords: tuple[Coord, ...], kind: str) -> tuple[Coord
         return tuple(
             c.scaled(-1, n - 1) if k in axes else c for k, (c, n) in enumerate(zip(coords, source, strict=True))
         )
+    if kind == "windows":
+        return _window_coords(attrs, coords, len(source))
     if kind == "reshape":
         return reshape_coords(node.shape, source, coords)
     raise ValueError(f"`{kind}` is no affine view")
+
+
+def _window_coords(attrs: Mapping[str, Any], coords: tuple[Coord, ...], rank: int) -> tuple[Coord, ...]:
+    """Entry j of window i of an axis lies at i·stride + j·dilation."""
+    result = list(coords[:rank])
+    steps = zip(attrs["axes"], coords[rank:], attrs["strides"], attrs["dilations"], strict=True)
+    for axis, entry, stride, dilation in steps:
+        result[axis] = result[axis].scaled(stride).plus(entry.scaled(dilation))
+    return tuple(result)
 
 
 def reshape_coords(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from rlxlang.ir import Node
 from rlxlang.kernels import Const, Expr, Nest, Pass, Reduce, Running, Step, Store
 from rlxlang.lower.coords import ZERO, Coord, Term, axis_coord, identity
+from rlxlang.lower.folding import fold_steps
 from rlxlang.lower.memory import Buffers
 from rlxlang.lower.nests import vector_axis
 from rlxlang.lower.roles import compute_dtype
@@ -35,6 +36,8 @@ def own_steps(node: Node, target: int, buffers: Buffers, place: Place, name: str
         return _pad(node, target, buffers, place, name)
     if isinstance(record, how.Prefix):
         return [_prefix(node, target, buffers, place, name, record.op)]
+    if isinstance(record, how.Fold):
+        return fold_steps(node, target, buffers, place, name)
     if isinstance(record, how.ScatterAxis):
         return _scatter(node, target, buffers, place, name, record.mode)
     return [copy_nest(node, target, buffers, place, name)]

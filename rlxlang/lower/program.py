@@ -108,7 +108,7 @@ class _Lowering:
         elif role_of(node) is Role.ALIAS:
             target = self.places[node] = self.buffers.new("temp", node.dtype, node.shape)
             self.steps.append(copy_nest(node.inputs[0], target, self.buffers, self.place, name))
-        elif isinstance(record, (how.Concat, how.View, how.Prefix, how.ScatterAxis)):
+        elif isinstance(record, (how.Concat, how.View, how.Prefix, how.ScatterAxis, how.Fold)):
             self.steps += own_steps(node, self.place(node), self.buffers, self.place, name)
         else:
             raise RlxBackendError(

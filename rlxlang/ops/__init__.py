@@ -14,6 +14,7 @@ from rlxlang.ops import (
     control,
     control_branch,
     control_loop,
+    convolution,
     custom,
     einsum,
     function,
@@ -23,8 +24,10 @@ from rlxlang.ops import (
     loss,
     movement,
     normalization,
+    pooling,
     prefix,
     reduction,
+    resampling,
     rotary,
     softmax,
     statistics,
@@ -35,6 +38,7 @@ from rlxlang.ops import (
     surface_reduction,
     surface_shape,
     surface_slice,
+    windows,
 )
 from rlxlang.ops.surface_slice import METHODS
 
@@ -48,6 +52,7 @@ __all__ = [
     "control",
     "control_branch",
     "control_loop",
+    "convolution",
     "custom",
     "einsum",
     "function",
@@ -57,8 +62,10 @@ __all__ = [
     "loss",
     "movement",
     "normalization",
+    "pooling",
     "prefix",
     "reduction",
+    "resampling",
     "rotary",
     "softmax",
     "statistics",
@@ -69,4 +76,5 @@ __all__ = [
     "surface_reduction",
     "surface_shape",
     "surface_slice",
+    "windows",
 ]

@@ -33,7 +33,7 @@ class View:
     """A rearrangement that an index map expresses.
 
     `kind` and the attributes: `transpose` (perm), `broadcast_to` (shape), `slice` (starts, stops, steps), `flip` (axes),
-    `pad` (low, high, value).
+    `pad` (low, high, value), `windows` (axes, sizes, strides, dilations).
     """
 
     kind: str
@@ -104,6 +104,11 @@ class ScatterAxis:
 @dataclass(frozen=True, slots=True)
 class Concat:
     """Any number of operands joined along attribute axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """The transpose of the view `windows`: its attributes, and the lengths of the axes in the result."""
 
 
 @dataclass(frozen=True, slots=True)
