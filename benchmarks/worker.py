@@ -82,6 +82,12 @@ def mlp_adamw() -> Workload:
     return training(load("mlp_train", data["params"]), optimizer, data)
 
 
+def cnn_sgd() -> Workload:
+    """Train a small convolutional network with momentum."""
+    data = workloads.cnn()
+    return training(load("cnn", data["params"]), rlx.optim.Sgd(0.01, momentum=0.9), data)
+
+
 def elementwise() -> Workload:
     """Sweep four million values once."""
     data = workloads.elementwise()
@@ -134,6 +140,7 @@ def mlp_cold() -> Workload:
 
 
 WORKLOADS: dict[str, Callable[[], Workload]] = {
+    "cnn_sgd": cnn_sgd,
     "dynamic_batches": dynamic_batches,
     "elementwise": elementwise,
     "layernorm": layernorm,

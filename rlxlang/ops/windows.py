@@ -143,7 +143,7 @@ def _fold_samples(rng: np.random.Generator) -> list[Sample]:
         attrs = _attributes(case)
         shape = _windows(np.zeros(case[0]), **attrs).shape
         lengths = tuple(case[0][a] for a in case[1])
-        found.append(Sample((rng.normal(size=shape),), attrs | {"lengths": lengths}))
+        found.append(Sample((np.asarray(rng.normal(size=shape)),), attrs | {"lengths": lengths}))
     return found
 
 
