@@ -246,7 +246,7 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     body = b.finish("body", map(declare, (h, n, w)), outputs)
     attrs = {"cond": condition, "body": body, "carries": 2}
     return [
-        Sample((rng.normal(size=2), np.int32(start).reshape(()), rng.normal(size=2)), {**attrs, "limit": limit})
+        Sample((rng.normal(size=2), np.asarray(start, np.int32), rng.normal(size=2)), {**attrs, "limit": limit})
         for start, limit in ((0, 5), (0, 2), (7, 4))
     ]
 

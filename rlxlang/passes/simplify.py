@@ -94,7 +94,8 @@ class _Simplifier:
 
     def _settle(self, root: Node) -> Node:
         """What a new node becomes: rewritten, and what the rules made for it likewise, until nothing changes."""
-        settled, becomes = self._settled, {}
+        settled = self._settled
+        becomes: dict[Node, Node] = {}
         todo = [root]
         while todo:
             node = todo[-1]

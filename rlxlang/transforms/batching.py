@@ -41,7 +41,8 @@ def batch_nodes(
         operands = [env[i] for i in node.inputs]
         with b.at(node.origin.through("vmap")):
             if node.op.name == "item":
-                source, axes = operands[0]
+                source: Any
+                source, axes = operands[0]  # some rules give a tuple of results instead of a node with several
                 k = node.attrs["index"]
                 part = source[k] if isinstance(source, tuple) else b.emit("item", source, index=k)
                 env[node] = (part, None if axes is None else axes[k])
