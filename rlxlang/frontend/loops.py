@@ -168,7 +168,7 @@ class Scans:
             inner.bind(source.name.text, hole, source.name.span)
         end = self.run_body(statement.body, inner)
         weak = [not strict and is_number(s) for s in starts]
-        results = self._new_carries(statement, inner, holes, end, weak)
+        results = self.new_carries(statement, inner, holes, end, weak)
         if results is None:
             return None
         emitted: list[Node] = []
@@ -184,13 +184,15 @@ class Scans:
             emitted.append(value)
         return holes, results, emitted, begin
 
-    def _new_carries(
-        self, statement: ast.Scan, inner: Scope, holes: list[Node], end: BodyEnd, weak: list[bool]
+    def new_carries(
+        self, statement: ast.Scan | ast.Loop, inner: Scope, holes: list[Node], end: BodyEnd, weak: list[bool]
     ) -> list[Node] | None:
+        """The values of the carries after a step; None when one of them changes its type, which is reported."""
         context = self.context
         values = [inner.names[c.name.text].value for c in statement.carries]
         unbound = [v is h for v, h in zip(values, holes, strict=False)]
-        if len(values) == 1 and unbound[0] and not end.emits and end.last and end.last in inner.names:
+        single = isinstance(statement, ast.Scan) and len(values) == 1 and unbound[0] and not end.emits
+        if single and end.last and end.last in inner.names:
             values = [inner.names[end.last].value]
             context.warn(
                 "W0905",

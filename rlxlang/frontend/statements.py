@@ -7,6 +7,7 @@ from typing import Any
 
 from rlxlang.diagnostics import Frame, Span, did_you_mean
 from rlxlang.frontend import ast
+from rlxlang.frontend.branches import Branches, Loops, condition_node
 from rlxlang.frontend.calls import Arguments
 from rlxlang.frontend.context import BUILD_PROBLEMS, Context, Function, Scope
 from rlxlang.frontend.expressions import Evaluator
@@ -21,7 +22,7 @@ DEEPEST_CALLS = 1000  # fns inside fns; expansion recurses once a level
 
 
 class Statements:
-    """Runs statements: `let`, `repeat`, `scan`, config `if`, and calls of fns.
+    """Runs statements: `let`, `repeat`, `scan`, `loop`, `if`, and calls of fns.
 
     Args:
         context: The elaboration.
@@ -31,6 +32,8 @@ class Statements:
         self.context = context
         self.evaluator = Evaluator(context, self.call)
         self.scans = Scans(context, self.evaluator, self.run_inside)
+        self.loops = Loops(context, self.evaluator, self.run_inside, self.scans)
+        self.branches = Branches(context, self.run_body)
         self.rules = TextRules(context, self.evaluator.evaluate, self.run, self._run_fn)
 
     # ------------------------------------------------------------------ bodies
@@ -75,10 +78,7 @@ class Statements:
             case ast.If():
                 return self._if(statement, scope)
             case ast.Loop():
-                self.context.unsupported("`loop`", statement.span)
-                for carry in statement.carries:
-                    scope.bind(carry.name.text, POISON, carry.span)
-                return statement.carries[-1].name.text
+                return self.loops.run(statement, scope)[-1]
             case ast.Param() | ast.Const():
                 return ""  # in an `if` on a config Bool: read with the other declarations
         raise AssertionError(f"no rule for {type(statement).__name__}")
@@ -201,13 +201,12 @@ class Statements:
         return last
 
     def _if(self, statement: ast.If, scope: Scope) -> str:
-        for branch in statement.branches:
+        for place, branch in enumerate(statement.branches):
             chosen = self.evaluator.evaluate(branch.condition, scope)
             if isinstance(chosen, Poison):
                 return self._poisoned(statement, scope)
             if isinstance(chosen, Node):
-                self.context.unsupported("`if` on a tensor", branch.condition.span)
-                return self._poisoned(statement, scope)
+                return self._choice(statement, place, chosen, scope)
             if not isinstance(chosen, bool):
                 self.context.error(
                     "E0303", f"the condition of an `if` is a Bool, not {describe(chosen)}", branch.condition.span
@@ -223,6 +222,18 @@ class Statements:
                 if scope.find(name) is None:
                     scope.bind(name, Unbound("the branch of the `if` that binds it is not taken"), statement.span)
         return last
+
+    def _choice(self, statement: ast.If, place: int, chosen: Node, scope: Scope) -> str:
+        """Build an `if` from its branch number `place` on, whose condition is a tensor; those before it are not taken."""
+        branch, rest = statement.branches[place], statement.branches[place + 1 :]
+        predicate = condition_node(self.context, chosen, branch.condition)
+        if predicate is None:
+            return self._poisoned(statement, scope)
+        orelse = statement.orelse
+        if rest:
+            span = rest[0].span
+            orelse = ast.Body(span, (ast.If(span, rest, statement.orelse),))
+        return self.branches.run(statement, predicate, branch.body, orelse, scope)
 
     def _poisoned(self, statement: ast.If, scope: Scope) -> str:
         for body in _bodies(statement):
