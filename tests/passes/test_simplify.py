@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +16,7 @@ from rlxlang.ops.control import scan
 from rlxlang.passes import Rewriting, Rule, simplify
 from rlxlang.transforms import expand, value_and_grad
 from rlxlang.types import BOOL, F32, I32, Dim
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "lower"))
-from random_graphs import RandomGraph
+from tests.lower.random_graphs import RandomGraph
 
 N = Dim.axis("?n")
 
