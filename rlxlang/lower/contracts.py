@@ -137,7 +137,7 @@ class GroupContract:
         for position in range(len(axes) - 1, -1, -1):
             packed[axes[position]] = step
             step = step * shape[position]
-        operand = _matrix(_Strided(buffer, 0, tuple(packed)), node.shape, groups, order)
+        operand = _matrix(_Strided(buffer, 0, tuple(packed)), node.shape, groups, order, forward=True)
         assert operand is not None, "a packed operand is a matrix"
         return operand
 
@@ -175,7 +175,10 @@ def _merged(axes: Sequence[int], strides: Sequence[DimLike], shape: Shape) -> Di
     return strides[real[-1]]
 
 
-def _matrix(found: _Strided, shape: Shape, groups: dict[str, list[int]], order: Sequence[str]) -> Operand | None:
+def _matrix(
+    found: _Strided, shape: Shape, groups: dict[str, list[int]], order: Sequence[str], *, forward: bool = False
+) -> Operand | None:
+    """The operand as rows and columns, or None; `forward` promises that no stride is negative, whatever the sizes."""
     first = _merged(groups[order[1]], found.strides, shape)
     second = _merged(groups[order[2]], found.strides, shape)
     if first is None or second is None:
@@ -189,7 +192,7 @@ def _matrix(found: _Strided, shape: Shape, groups: dict[str, list[int]], order: 
             first = 1
         else:
             return None
-    if any(_negative(s) for s in (first, second)):
+    if not forward and any(_negative(s) for s in (first, second)):
         return None
     batch = tuple(0 if shape[a] == 1 else found.strides[a] for a in groups["batch"])
     return Operand(found.buffer, found.offset, batch, first, second)
