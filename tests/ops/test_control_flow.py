@@ -104,10 +104,11 @@ def test_tangents_of_while(arrays: dict[str, Array], rng: np.random.Generator, l
 
 def test_second_order_of_while(arrays: dict[str, Array], rng: np.random.Generator) -> None:
     way = rng.normal(size=2)
+    arrays = arrays | {"bound": np.array(3.0)}  # few steps: the curvature stays within reach of differences
     found = evaluate(hvp(_growth(50), ["w"]), arrays | {"tangent_w": way})[0]
     up = evaluate(grad(_growth(50), ["w"]), arrays | {"w": arrays["w"] + 1e-6 * way})[0]
     down = evaluate(grad(_growth(50), ["w"]), arrays | {"w": arrays["w"] - 1e-6 * way})[0]
-    assert_allclose(found, (up - down) / 2e-6, rtol=1e-5, atol=1e-5)
+    assert_allclose(found, (up - down) / 2e-6, rtol=1e-4, atol=1e-4)
     twice = _graph(
         {"h": (F64, (2,)), "w": (F64, (2,)), "bound": (F64, ())},
         lambda b, h, w, bound: [
@@ -134,7 +135,7 @@ def test_reverse_mode_without_a_bound_proposes_one(arrays: dict[str, Array]) -> 
 @pytest.mark.parametrize("transform", [None, "grad"])
 def test_lanes_end_on_their_own(arrays: dict[str, Array], axes: dict[str, int], transform: str | None) -> None:
     graph = _growth(50) if transform is None else grad(_growth(50), ["h", "w"])
-    lanes = [arrays | {n: arrays[n] * f for n in axes} for f in (1.0, 0.7, 1.3, 1.1)]
+    lanes = [arrays | {n: arrays[n] * f for n in axes} for f in (1.0, 0.1, 30.0, 3.0)]
     batch = arrays | {n: np.stack([lane[n] for lane in lanes], k) for n, k in axes.items()}
     found = evaluate(vmap(graph, axes, 4), batch)
     want = [evaluate(graph, lane) for lane in lanes]
