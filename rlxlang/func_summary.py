@@ -43,7 +43,13 @@ def _totals(func: Func) -> str:
     size = sum(math.prod(p.node.shape) * p.node.dtype.bytes for p in params if p.node.tensor.is_static)
     dynamic = [p.name for p in params if any(isinstance(d, Dim) for d in p.node.shape)]
     more = f" and {len(dynamic)} of dynamic shape" if dynamic else ""
-    return f"{count:,} parameters in {len(params) - len(dynamic)} tensors ({_bytes(size)}){more}, {len(func.graph.nodes):,} nodes"
+    fixed = len(params) - len(dynamic)
+    nodes = _counted(len(func.graph.nodes), "node")
+    return f"{_counted(count, 'parameter')} in {_counted(fixed, 'tensor')} ({_bytes(size)}){more}, {nodes}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _bytes(size: int) -> str:

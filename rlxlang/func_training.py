@@ -228,6 +228,7 @@ class TrainingMethods:
         max_grad_norm: float = 0.0,
         quant: NamedQuantizer | None = None,
     ) -> Step:
+        require_optimizer(opt, "a training step")
         names = self._trained_names(wrt)
         wanted = None if device is None else Device.parse(device)
         forward = self.value_and_grad(names)
@@ -280,6 +281,20 @@ class TrainingMethods:
                 check_shape(entry, copy.shape)
             result[entry.name] = copy
         return result
+
+
+def require_optimizer(opt: object, what: str) -> None:
+    """Refuse what is no optimizer.
+
+    Raises:
+        RlxTypeError: It lacks `step_batch`.
+    """
+    if isinstance(opt, type) or not callable(getattr(opt, "step_batch", None)):
+        given = f"the class {opt.__name__}" if isinstance(opt, type) else type(opt).__name__
+        raise RlxTypeError(
+            f"{what} needs an optimizer, {given} is given",
+            helps=("use one of rlx.optim, such as `rlx.optim.AdamW(1e-3)`, or a subclass of rlx.optim.Optimizer",),
+        )
 
 
 def clip_by_global_norm(gradients: Sequence[Array], max_norm: float) -> None:

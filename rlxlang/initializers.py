@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -26,23 +27,34 @@ _SMALLEST_UNIFORM = 1e-12
 _TRUNCATED_STDDEV = 0.87962566103423978  # of a unit normal cut off at ±2
 
 
+def _whole(seed: object) -> int:
+    """A seed as a Python integer of any size; NumPy's integers are taken, too."""
+    try:
+        return operator.index(seed)  # type: ignore[arg-type]
+    except TypeError:
+        raise RlxTypeError(f"a seed is an integer, {seed!r} is given") from None
+
+
 class Stream:
     """The SplitMix64 stream of a seed.
 
     Args:
         seed: Any integer; its low 64 bits count.
 
+    Raises:
+        RlxTypeError: `seed` is no integer.
+
     Source:
         Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators".
     """
 
     def __init__(self, seed: int) -> None:
-        self._state = (seed ^ _GOLDEN) & _MASK
+        self._state = (_whole(seed) ^ _GOLDEN) & _MASK
 
     @classmethod
     def named(cls, seed: int, name: str) -> Stream:
         """The stream that belongs to a seed and a run-time name; independent for different names."""
-        return cls(seed ^ int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little"))
+        return cls(_whole(seed) ^ int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little"))
 
     def uniform(self, count: int) -> Array:
         """The next `count` numbers in [0, 1), float64 with 53 bits."""
@@ -283,7 +295,14 @@ def randn_params(
     """Normal numbers for all float parameters from one stream, in order of declaration, row-major; integers draw nothing.
 
     Each is drawn in float64, rounded to float32, scaled by `stddev` in float32, then cast to the parameter's dtype.
+
+    Raises:
+        RlxTypeError: `seed` is no integer.
+        RlxValueError: `stddev` is no finite number.
     """
+    number: object = stddev
+    if not isinstance(number, (int, float, np.integer, np.floating)) or not math.isfinite(number):
+        raise RlxValueError(f"`stddev` is a finite number, {stddev!r} is given")
     stream = Stream(seed)
     result = {}
     for entry in entries:

@@ -12,7 +12,8 @@ import numpy as np
 
 from rlxlang.checkpoint import read_tensors, write_tensors
 from rlxlang.device import Device
-from rlxlang.diagnostics import RlxRuntimeError, RlxTypeError, RlxValueError
+from rlxlang.diagnostics import RlxRuntimeError, RlxValueError
+from rlxlang.func_training import require_optimizer
 from rlxlang.resident import aligned_copy
 from rlxlang.trainer_fit import whole_number
 from rlxlang.trainer_step import Scalars, build_step, compile_step
@@ -69,11 +70,7 @@ class Trainer:
         device: Device | str | None = None,
         accumulate: int = 1,
     ) -> None:
-        if not callable(getattr(opt, "step_batch", None)):
-            raise RlxTypeError(
-                f"a trainer needs an optimizer, {type(opt).__name__} is given",
-                helps=("use one of rlx.optim, or a subclass of rlx.optim.Optimizer",),
-            )
+        require_optimizer(opt, "a trainer")
         limit = 0.0 if max_grad_norm is None else float(max_grad_norm)
         if math.isnan(limit):
             raise RlxValueError("`max_grad_norm` is NaN")

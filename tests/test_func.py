@@ -139,6 +139,13 @@ def test_init_faults() -> None:
         func.init_params()
     with pytest.raises(rlx.RlxValueError, match="None for `a`"):
         func.init_params(lambda n, d: None)
+    for seed in ("a", 1.5, None):
+        with pytest.raises(rlx.RlxTypeError, match="a seed is an integer"):
+            func.init_randn(seed)  # type: ignore[arg-type]
+    for stddev in ("a", float("nan")):
+        with pytest.raises(rlx.RlxValueError, match="stddev"):
+            func.init_randn(0, stddev)  # type: ignore[arg-type]
+    assert (func.init_randn(np.int64(-7)).param_binding("a") == func.init_randn(-7).param_binding("a")).all()
     dynamic = rlx.Func("f", lambda s: s.input("x", ["?n"]) * s.param("a", ["?n"], init=0))
     for attempt in (lambda: dynamic.init_params(seed=0), lambda: dynamic.init_randn(0, 1.0)):
         with pytest.raises(rlx.RlxValueError, match="param `a` has dynamic axes, \\[\\?n\\]"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -83,17 +84,35 @@ def read_npz(path: str | Path) -> Arrays:
         RlxRuntimeError: It cannot be read.
         RlxValueError: It is no such file, or holds Python objects.
     """
+    if Path(path).is_file() and not zipfile.is_zipfile(path):
+        raise RlxValueError(
+            f"`{path}` is no .npz file of arrays by name", helps=("write one: `np.savez(path, x=images, y=labels)`",)
+        )
     try:
         with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise RlxValueError(f"`{path}` holds one array, a .npz file with arrays by name is needed")
             return {name: file[name] for name in file.files}
     except OSError as problem:
         raise RlxRuntimeError(f"`{path}` cannot be read: {problem.strerror or problem}") from problem
     except (ValueError, zipfile.BadZipFile, EOFError) as problem:
-        if isinstance(problem, RlxValueError):
-            raise
         raise RlxValueError(f"`{path}` is no .npz file of arrays: {problem}") from problem
+
+
+def require_writable(path: str | Path) -> None:
+    """Refuse, before the work is done, a file that cannot be written after it.
+
+    Raises:
+        RlxRuntimeError: Its folder is missing or not writable, or it is a folder itself.
+    """
+    folder = Path(path).parent
+    if not folder.is_dir():
+        problem = f"there is no folder `{folder}`"
+    elif Path(path).is_dir():
+        problem = "it is a folder"
+    elif not os.access(folder, os.W_OK):
+        problem = f"the folder `{folder}` is not writable"
+    else:
+        return
+    raise RlxRuntimeError(f"`{path}` cannot be written: {problem}")
 
 
 def selected(func: Func, arrays: Mapping[str, Array], path: str | Path) -> tuple[Arrays, list[str]]:

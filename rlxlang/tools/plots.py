@@ -6,20 +6,29 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlxlang.diagnostics import RlxRuntimeError
+from rlxlang.diagnostics import RlxRuntimeError, RlxValueError
 
 if TYPE_CHECKING:
     from rlxlang.trainer_fit import History
 
 
-def require_matplotlib() -> None:
-    """Refuse to plot, before the work is done, where matplotlib is missing.
+def require_matplotlib(path: str | Path) -> None:
+    """Refuse to plot, before the work is done, where matplotlib is missing or does not write such files.
 
     Raises:
         RlxRuntimeError: It is not installed.
+        RlxValueError: It has no format for the suffix of `path`.
     """
     if find_spec("matplotlib") is None:
         raise RlxRuntimeError("`--plot` needs matplotlib", helps=("pip install 'rlxlang[examples]'",))
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    formats = FigureCanvasBase.get_supported_filetypes()
+    suffix = Path(path).suffix.removeprefix(".").lower()
+    if suffix and suffix not in formats:
+        raise RlxValueError(
+            f"`{path}`: there is no picture format `{suffix}`", notes=(f"there are {', '.join(formats)}",)
+        )
 
 
 def plot_losses(history: History, title: str, path: str | Path) -> None:

@@ -40,7 +40,9 @@ def described(func: Func, kernels: bool = True) -> str:
     sizes = [product(p.node.shape) for p in graph.params]
     fixed = [n for n in sizes if isinstance(n, int)]
     memory = sum(n * p.node.dtype.bytes for n, p in zip(sizes, graph.params, strict=True) if isinstance(n, int))
-    parts.append(f"parameters  {sum(fixed):,} in {len(fixed)} tensors, {readable_bytes(memory)}")
+    parts.append(
+        f"parameters  {sum(fixed):,} in {len(fixed)} tensor{'' if len(fixed) == 1 else 's'}, {readable_bytes(memory)}"
+    )
     if len(fixed) < len(sizes):
         parts.append(f"            and {len(sizes) - len(fixed)} tensors of dynamic shape")
     if not kernels:

@@ -12,7 +12,7 @@ from rlxlang.checkpoint import save_weights
 from rlxlang.diagnostics import RlxValueError
 from rlxlang.inputs import fault
 from rlxlang.schedules import LrSchedule
-from rlxlang.tools.data import Arrays, add_model_arguments, load_model, read_npz, selected, split
+from rlxlang.tools.data import Arrays, add_model_arguments, load_model, read_npz, require_writable, selected, split
 from rlxlang.tools.plots import plot_losses, require_matplotlib
 from rlxlang.trainer import Trainer
 from rlxlang.trainer_fit import ArrayData, EpochRecord
@@ -62,10 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train; returns the exit code."""
-    if options.plot:
-        require_matplotlib()
-    if not 0 <= options.val_fraction < 1:
-        raise RlxValueError(f"`--val-fraction` is in [0, 1), {options.val_fraction} is given")
+    out = Path(options.out or f"{Path(options.model).stem}.safetensors")
+    _check(options, out)
     say = _silent if options.quiet else print
     func = load_model(options)
     train, held = _data(options, func, say)
@@ -89,7 +87,6 @@ def run(options: argparse.Namespace) -> int:
         callbacks=(report,),
         progress=False if options.quiet else None,
     )
-    out = Path(options.out or f"{Path(options.model).stem}.safetensors")
     save_weights(trainer.func(), out)
     say(f"weights saved to {out}")
     if options.plot:
@@ -97,6 +94,18 @@ def run(options: argparse.Namespace) -> int:
         say(f"losses drawn into {options.plot}")
     print(_result(trainer, train, held))
     return 0
+
+
+def _check(options: argparse.Namespace, out: Path) -> None:
+    """Refuse before the work is done what would fail after it."""
+    if options.plot:
+        require_matplotlib(options.plot)
+    if not 0 <= options.val_fraction < 1:
+        raise RlxValueError(f"`--val-fraction` is in [0, 1), {options.val_fraction} is given")
+    if options.epochs < 0:
+        raise RlxValueError(f"`--epochs` is at least 0, {options.epochs} is given")
+    for path in filter(None, (out, options.plot)):
+        require_writable(path)
 
 
 def _silent(*_: Any) -> None:
@@ -121,7 +130,25 @@ def _data(options: argparse.Namespace, func: Func, say: Any) -> tuple[Arrays, Ar
     say(f"data: {path}, {whole.rows - count:,} rows to train on, {count:,} held out")
     if ignored:
         say(f"not an input, so not used: {', '.join(ignored)}")
+    _check_labels(func, arrays, path)
     return train, held if count else None
+
+
+def _check_labels(func: Func, arrays: Arrays, path: Path) -> None:
+    """Refuse labels that are no class: a run clamps them, so training would learn from wrong ones."""
+    inputs = {entry.node: entry.name for entry in func.graph.feeds}
+    for node in func.graph.nodes:
+        if node.op.name != "softmax_cross_entropy" or (name := inputs.get(node.inputs[1])) not in arrays:
+            continue
+        classes, labels = node.inputs[0].shape[-1], arrays[name]
+        if not isinstance(classes, int):
+            continue
+        wrong = labels[((labels < 0) | (labels >= classes)) & (labels != node.attrs["ignore_index"])]
+        if wrong.size:
+            raise RlxValueError(
+                f"`{name}` of `{path}` holds the label {wrong[0]}, there are {classes} classes",
+                helps=(f"labels count from 0: 0 to {classes - 1}",),
+            )
 
 
 def _rows(arrays: Arrays, data: ArrayData) -> int:

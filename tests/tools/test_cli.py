@@ -32,6 +32,7 @@ def line(tmp_path: Path) -> Path:
     (tmp_path / "line.rlx").write_text(LINE)
     x = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
     np.savez(tmp_path / "line.npz", x=x, y=x @ np.float32([2, -1]))
+    np.save(tmp_path / "digits.npy", x)
     return tmp_path / "line.rlx"
 
 
@@ -137,7 +138,11 @@ def test_run_writes_outputs(line: Path, tmp_path: Path, capsys: pytest.CaptureFi
         (["train", "line.rlx", "--lr", "-1"], "lr"),
         (["train", "line.rlx", "--momentum", "0.5"], "momentum"),
         (["train", "line.rlx", "--device", "tpu"], "tpu"),
-        (["train", "line.rlx", "--epochs", "1", "--out", "no/w.st"], "cannot be written"),
+        (["train", "line.rlx", "--epochs", "-1"], "--epochs"),
+        (["train", "line.rlx", "--data", "digits.npy"], "no .npz"),
+        (["train", "line.rlx", "--epochs", "1000000", "--out", "no/w.st"], "cannot be written"),
+        (["train", "line.rlx", "--epochs", "1000000", "--out", "."], "cannot be written"),
+        (["train", "line.rlx", "--epochs", "1000000", "--plot", "no/p.png"], "cannot be written"),
         (["run", "line.rlx", "--input", "x=[[1, 2]]"], "--weights"),
         (["run", "line.rlx", "--seed", "0"], "no output"),
         (["run", "line.rlx", "--seed", "0", "--input", "z=1"], "`z`"),
@@ -153,6 +158,19 @@ def test_errors_are_messages(line: Path, words: list[str], message: str, capsys:
     assert captured.err.startswith("error[")
     assert message in captured.err
     assert "Traceback" not in captured.err
+
+
+def test_a_picture_of_unknown_format(line: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    assert main(["train", str(line), "--epochs", "1000000", "--plot", "loss.abc"]) == 1
+    assert "no picture format `abc`" in capsys.readouterr().err
+
+
+def test_labels_that_are_no_class_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with np.load(DIGITS.with_suffix(".npz")) as data:
+        np.savez(tmp_path / "from_one.npz", x=data["x"], y=data["y"] + 1)
+    assert main(["train", str(DIGITS), "--data", "from_one.npz", "--epochs", "1"]) == 1
+    assert "holds the label 10, there are 10 classes" in capsys.readouterr().err
 
 
 def test_data_beside_the_model_may_be_missing(line: Path, capsys: pytest.CaptureFixture[str]) -> None:
