@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from rlxlang.ir import Node
-from rlxlang.types import DimLike, dims_equal
+from rlxlang.types import DimLike, dims_equal, is_nonnegative
 
 if TYPE_CHECKING:
     from rlxlang.ir import Builder
@@ -77,5 +77,4 @@ def same_shape(left: Sequence[DimLike], right: Sequence[DimLike]) -> bool:
 
 def surely_at_most(left: DimLike, right: DimLike) -> bool:
     """Whether `left <= right` is known now."""
-    difference = right - left
-    return isinstance(difference, int) and difference >= 0
+    return is_nonnegative(right - left) is True

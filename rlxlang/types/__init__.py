@@ -12,6 +12,7 @@ from rlxlang.types.dim import (
     evaluate,
     exact_quotient,
     floor_div,
+    is_nonnegative,
     product,
     substitute,
 )
@@ -48,6 +49,6 @@ __all__ = [
     "BF16", "BOOL", "C64", "DTYPES", "F16", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64",
     "DType", "Dim", "DimLike", "DimProblem", "Guard", "PromotionProblem", "Shape", "ShapeContext", "TensorType",
     "TupleType", "TypeProblem", "ValueType", "axes_of", "broadcast_shapes", "ceil_div", "dims_equal", "evaluate",
-    "exact_quotient", "float_dtype", "floor_div", "from_numpy", "product", "promote", "promote_all", "shape_text",
+    "exact_quotient", "float_dtype", "floor_div", "from_numpy", "is_nonnegative", "product", "promote", "promote_all", "shape_text",
     "substitute", "sum_dtype", "weak_dtype",
 ]  # fmt: skip

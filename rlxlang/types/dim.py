@@ -250,18 +250,37 @@ def dims_equal(left: DimLike, right: DimLike) -> bool | None:
     difference = left - right
     if isinstance(difference, int):
         return difference == 0
+    if is_nonnegative(difference - 1) or is_nonnegative(-difference - 1):
+        return False
     constant = sum(c for m, c in difference.terms if not m)
-    rest = [c for m, c in difference.terms if m]
-    if constant and _all_nonnegative(difference) and (all(c * constant > 0 for c in rest)):
-        return False  # axes are never negative, so the difference stays away from zero
-    divisor = gcd(*rest)
+    divisor = gcd(*(c for m, c in difference.terms if m))
     if divisor > 1 and constant % divisor:
         return False
     return None
 
 
-def _all_nonnegative(value: Dim) -> bool:
-    return all(isinstance(a, Axis) for m, _ in value.terms for a, _ in m)
+def is_nonnegative(value: DimLike) -> bool | None:
+    """Whether a size is zero or more: True for all sizes of the axes, False for none, None when it depends on them or is not seen."""
+    if isinstance(value, int):
+        return value >= 0
+    if not all(power % 2 == 0 or _atom_is_nonnegative(atom) for monomial, _ in value.terms for atom, power in monomial):
+        return None
+    if all(c > 0 for _, c in value.terms):
+        return True
+    constant = sum(c for m, c in value.terms if not m)
+    return False if constant < 0 and all(c < 0 for _, c in value.terms) else None
+
+
+def _atom_is_nonnegative(atom: Atom) -> bool:
+    if isinstance(atom, Axis):
+        return True
+    if atom.kind == "min":
+        return is_nonnegative(atom.left) is True and is_nonnegative(atom.right) is True
+    if atom.kind == "max":
+        return is_nonnegative(atom.left) is True or is_nonnegative(atom.right) is True
+    if not isinstance(atom.right, int) or atom.right <= 0:
+        return False
+    return atom.kind == "mod" or is_nonnegative(atom.left) is True
 
 
 def axes_of(value: DimLike) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rlxlang.types.dim import DimLike, dims_equal, evaluate, mod
+from rlxlang.types.dim import DimLike, dims_equal, evaluate, is_nonnegative, mod
 from rlxlang.types.problem import TypeProblem
 from rlxlang.types.tensor import Shape, shape_text
 
@@ -69,12 +69,11 @@ class ShapeContext:
 
     def at_most(self, left: DimLike, right: DimLike, what: str, code: str = "E0406") -> None:
         """Require `left <= right`."""
-        difference = right - left
-        if isinstance(difference, int):
-            if difference < 0:
-                raise TypeProblem(code, f"{what}: {left} is more than {right}")
-            return
-        self.guards.append(Guard(left, "<=", right, what))
+        answer = is_nonnegative(right - left)
+        if answer is False:
+            raise TypeProblem(code, f"{what}: {left} is more than {right}")
+        if answer is None:
+            self.guards.append(Guard(left, "<=", right, what))
 
     def divides(self, left: DimLike, right: DimLike, what: str, code: str = "E0407") -> None:
         """Require `right` to be a multiple of `left`."""

@@ -15,6 +15,7 @@ from rlxlang.types import (
     evaluate,
     exact_quotient,
     floor_div,
+    is_nonnegative,
     substitute,
 )
 from rlxlang.types.dim import maximum, minimum, mod
@@ -116,6 +117,36 @@ def test_substitution(p: Dim | int, sizes: dict[str, int]) -> None:
 )
 def test_equality_decides_what_it_can(left: Dim | int, right: Dim | int, answer: bool | None) -> None:
     assert dims_equal(left, right) is answer
+
+
+@given(dims(), dims(), SIZES)
+def test_signs_are_right_where_known(p: Dim | int, q: Dim | int, sizes: dict[str, int]) -> None:
+    for value in (p, p * p + 1, minimum(p, q), maximum(p, q), p - q):
+        answer = is_nonnegative(value)
+        assert answer is None or answer is (evaluate(value, sizes) >= 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "answer"),
+    [
+        (0, True),
+        (-1, False),
+        (A * B + 2, True),
+        (-A - 1, False),
+        (-A, None),
+        (A - B, None),
+        (A - 1, None),
+        (mod(A - B, 3), True),
+        (floor_div(A + B, 2) + B, True),
+        (floor_div(A - B, 2), None),
+        (maximum(A, B - A), True),
+        (minimum(A, B), True),
+        (minimum(A, B - A), None),
+        (floor_div(A - B, 2) * floor_div(A - B, 2), True),
+    ],
+)
+def test_signs(value: Dim | int, answer: bool | None) -> None:
+    assert is_nonnegative(value) is answer
 
 
 @pytest.mark.parametrize(

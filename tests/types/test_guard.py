@@ -48,6 +48,15 @@ def test_bounds_and_multiples() -> None:
         context.divides(4, 6, "multiple")
 
 
+def test_bounds_that_hold_for_every_size_need_no_guard() -> None:
+    context = ShapeContext()
+    context.at_most(0, 3 * N, "bound")
+    context.at_most(M, N + M + 1, "bound")
+    assert context.guards == []
+    with pytest.raises(TypeProblem, match=r"bound: 2\*\?n \+ 1 is more than \?n"):
+        context.at_most(2 * N + 1, N, "bound")
+
+
 @pytest.mark.parametrize(
     ("shapes", "result", "guards"),
     [
