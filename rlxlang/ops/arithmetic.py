@@ -153,7 +153,8 @@ def _power(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:
     positive = np.power(x, np.where(y < 0, np.zeros((), y.dtype), y))
     odd = (y & 1).astype(bool)
     inverse = np.where(x == 1, 1, np.where((x == -1) & odd, -1, np.where(x == -1, 1, 0)))
-    return np.where(y < 0, inverse, positive).astype(x.dtype)
+    # In the base's own type: U64 beside NumPy's int64 would meet in float64.
+    return np.where(y < 0, inverse.astype(x.dtype), positive)
 
 
 def _power_by_base(b: Builder, operands: tuple[Node, ...], result: Node) -> Node:
