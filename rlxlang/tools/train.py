@@ -98,14 +98,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace, out: Path) -> None:
     """Refuse before the work is done what would fail after it."""
+    for path in filter(None, (out, options.plot)):
+        require_writable(path)
     if options.plot:
         require_matplotlib(options.plot)
     if not 0 <= options.val_fraction < 1:
         raise RlxValueError(f"`--val-fraction` is in [0, 1), {options.val_fraction} is given")
     if options.epochs < 0:
         raise RlxValueError(f"`--epochs` is at least 0, {options.epochs} is given")
-    for path in filter(None, (out, options.plot)):
-        require_writable(path)
 
 
 def _silent(*_: Any) -> None:
