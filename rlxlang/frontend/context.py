@@ -4,49 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from rlxlang.diagnostics import Collector, Diagnostic, Frame, Label, Span
-from rlxlang.frontend import ast
-from rlxlang.frontend.values import POISON, Binding, Poison, Unbound
+from rlxlang.frontend.names import Function, Scope, Unit
+from rlxlang.frontend.values import POISON, Instance, Poison
 from rlxlang.ir import Builder, GraphInput, Origin
 from rlxlang.types import F32, DimProblem, PromotionProblem, TypeProblem
 
-
-@dataclass(eq=False)
-class Scope:
-    """Names and their values; `parent` is looked at for names that are not here."""
-
-    parent: Scope | None = None
-    names: dict[str, Binding] = field(default_factory=dict)
-
-    def find(self, name: str) -> Binding | None:
-        """The innermost binding of a name."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.names:
-                return scope.names[name]
-            scope = scope.parent
-        return None
-
-    def bind(self, name: str, value: Any, span: Span | None = None) -> Binding:
-        """Bind a name here; an earlier binding is hidden."""
-        binding = self.names[name] = Binding(value, span)
-        return binding
-
-    def visible(self) -> list[str]:
-        """All names in sight that have a value."""
-        found: dict[str, None] = {}
-        scope: Scope | None = self
-        while scope is not None:
-            found |= {n: None for n, b in scope.names.items() if not isinstance(b.value, Unbound)}
-            scope = scope.parent
-        return list(found)
-
-    def snapshot(self) -> Scope:
-        """A scope with the bindings of now, whatever is bound later."""
-        return Scope(self.parent, dict(self.names))
+# Told of every binding (span, name, value) and of every expression (span, "", value).
+Observer = Callable[[Span, str, Any], None]
 
 
 MOST_STATEMENTS = 100_000  # run in one text, those of fns and repeats counted each time
@@ -58,28 +26,14 @@ class TooManyStatements(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What had been reported at some point of an elaboration."""
+    """What had been reported and declared at some point of an elaboration."""
 
     found: dict[tuple[object, ...], Diagnostic]
     warned: set[tuple[str, int]]
     errors: int
-
-
-@dataclass(eq=False)
-class Function:
-    """A `fn` of the text.
-
-    Attributes:
-        definition: Its text.
-        scope: The names that its body sees; None until its definition is reached.
-        position: Which statement of the text defines it.
-        rules: Its derivative rules, by `vjp` and `jvp`.
-    """
-
-    definition: ast.Fn
-    scope: Scope | None = None
-    position: int = 0
-    rules: dict[str, ast.Vjp | ast.Jvp] = field(default_factory=dict)
+    inputs: int
+    instance: Instance
+    made: tuple[int, int, dict[str, int]]
 
 
 class Context:
@@ -88,13 +42,13 @@ class Context:
     Attributes:
         b: The builder of the graph.
         collector: Diagnostics so far.
-        functions: The fns in sight, by name.
+        unit: The text whose names are meant at the present place.
+        instance: The block call whose body is being expanded; the root for the text itself.
         inputs: Inputs and parameters declared so far, by run-time name.
         chain: Calls around the present place, innermost first.
-        active: Names of the fns being expanded, outermost first.
+        active: The fns and blocks being expanded, outermost first.
         early_scope: What the body of a fn sees when it is called above its definition.
-        declined: Names of blocks, modules and imported items whose statement has been refused: their uses are silent.
-        declines_all: Whether a refused `use` brings in names that are not known.
+        observe: Told of the value of every expression, for editors.
         leaves_before: Nodes with a smaller serial are leaves for `grad`: they were made outside of the loop body being read.
     """
 
@@ -102,14 +56,14 @@ class Context:
         self.b = b
         self.collector = Collector()
         self.overrides = dict(overrides or {})
-        self.functions: dict[str, Function] = {}
+        self.unit = Unit()
+        self.instance = Instance()
         self.inputs: dict[str, GraphInput] = {}
         self.input_spans: dict[str, Span] = {}
         self.chain: tuple[Frame, ...] = ()
-        self.active: tuple[str, ...] = ()
+        self.active: tuple[Function, ...] = ()
         self.early_scope: Callable[[Function], Scope] = lambda function: Scope()
-        self.declined: set[str] = set()
-        self.declines_all = False
+        self.observe: Observer | None = None
         self.leaves_before = 0
         self.warned: set[tuple[str, int]] = set()
         self._errors = 0
@@ -135,13 +89,19 @@ class Context:
         return self._errors
 
     def mark(self) -> Mark:
-        """What has been reported so far, for `rewind`."""
-        return Mark(self.collector.mark(), set(self.warned), self._errors)
+        """What has been reported and declared so far, for `rewind`."""
+        made = self.instance
+        counts = (len(made.values), len(made.children), dict(made.counts))
+        return Mark(self.collector.mark(), set(self.warned), self._errors, len(self.inputs), made, counts)
 
     def rewind(self, mark: Mark) -> None:
-        """Forget what was reported since `mark`."""
+        """Forget what was reported and declared since `mark`."""
         self.collector.rewind(mark.found)
         self.warned, self._errors = set(mark.warned), mark.errors
+        values, children, mark.instance.counts = mark.made[0], mark.made[1], dict(mark.made[2])
+        for made, size in ((self.inputs, mark.inputs), (mark.instance.values, values), (mark.instance.children, children)):
+            while len(made) > size:
+                made.popitem()
 
     def error(
         self,
@@ -177,10 +137,6 @@ class Context:
         code = "E0302" if isinstance(problem, PromotionProblem) else "E0407"
         return self.error(code, str(problem), span)
 
-    def unsupported(self, what: str, span: Span) -> Poison:
-        """Report a form of the language that this version does not build."""
-        return self.error("E0606", f"{what} is not supported yet", span)
-
     # ------------------------------------------------------------------ origins
     @contextmanager
     def at(self, span: Span) -> Iterator[None]:
@@ -210,15 +166,28 @@ class Context:
             self.leaves_before = before
 
     @contextmanager
-    def calling(self, name: str, span: Span) -> Iterator[None]:
-        """Expand the body of fn `name`, called at `span`."""
-        chain, active = self.chain, self.active
-        self.chain = (Frame(span, f"in `{name}`, called here"), *chain)
-        self.active = (*active, name)
+    def reading(self, unit: Unit) -> Iterator[None]:
+        """Names of functions mean what they mean in `unit`."""
+        before, self.unit = self.unit, unit
         try:
             yield
         finally:
-            self.chain, self.active = chain, active
+            self.unit = before
+
+    @contextmanager
+    def calling(self, function: Function, span: Span, instance: Instance | None = None) -> Iterator[None]:
+        """Expand the body of a function, called at `span`; a block fills an instance."""
+        chain, active, outer = self.chain, self.active, self.instance
+        title = f"`{function.name}`" if instance is None else f"`{function.name}` as `{instance.path}`"
+        frame = Frame(span, f"in {title}, called here", function.name if instance is None else instance.path)
+        self.chain = (frame, *chain)
+        self.active = (*active, function)
+        self.instance = instance or outer
+        try:
+            with self.reading(function.unit):
+                yield
+        finally:
+            self.chain, self.active, self.instance = chain, active, outer
 
 
 BUILD_PROBLEMS = (TypeProblem, PromotionProblem, DimProblem)

@@ -11,9 +11,9 @@ from typing import Any
 
 from rlxlang.diagnostics import Diagnostic, Label, Source, Span, did_you_mean
 from rlxlang.frontend import ast
-from rlxlang.frontend.context import BUILD_PROBLEMS, Context, Function, Scope, TooManyStatements
+from rlxlang.frontend.context import BUILD_PROBLEMS, Context, Function, Observer, Scope, TooManyStatements
 from rlxlang.frontend.declarations import Declarations
-from rlxlang.frontend.parse import parse_expression, parse_module
+from rlxlang.frontend.parse import ParseResult, parse_expression, parse_module
 from rlxlang.frontend.rules_text import attach_rule
 from rlxlang.frontend.statements import Statements, top_level_names
 from rlxlang.frontend.values import ListValue, Poison, Unbound, describe, is_number
@@ -57,10 +57,29 @@ def elaborate_source(
         bind: Values for `bind` statements.
         base_path: Folder of the file, for `use`.
     """
-    parsed = parse_module(source)
+    return elaborate_parsed(parse_module(source), configs, bind, base_path)
+
+
+def elaborate_parsed(
+    parsed: ParseResult,
+    configs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, Any] | None = None,
+    base_path: Path | None = None,
+    observe: Observer | None = None,
+) -> Elaborated:
+    """Elaborate a text that has been parsed.
+
+    Args:
+        parsed: What `parse_module` gave; its diagnostics are among those of the result.
+        configs: Values of configs by name.
+        bind: Values for `bind` statements.
+        base_path: Folder of the file, for `use`.
+        observe: Told of every binding and expression; what it raises ends the elaboration.
+    """
     if parsed.module is None:
         return Elaborated(None, parsed.diagnostics)
     elaboration = _Elaboration(parsed.module)
+    elaboration.context.observe = elaboration.declared.observe = elaboration.scope.observe = observe
     elaboration.context.collector.extend(parsed.diagnostics)
     # A statement that could not be read may have bound any name.
     elaboration.context.declines_all = any(d.code < "E02" and d.code not in _WHOLE for d in parsed.errors)

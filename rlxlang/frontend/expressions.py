@@ -11,7 +11,8 @@ import numpy as np
 from rlxlang.diagnostics import Label, did_you_mean
 from rlxlang.frontend import ast, statics
 from rlxlang.frontend.calls import CallFunction, Calls
-from rlxlang.frontend.context import BUILD_PROBLEMS, Context, Scope
+from rlxlang.frontend.context import BUILD_PROBLEMS, Context
+from rlxlang.frontend.names import Scope
 from rlxlang.frontend.indexing import EllipsisItem, NewAxisItem, index_tensor
 from rlxlang.frontend.postorder import postorder, unwrapped
 from rlxlang.frontend.values import (
@@ -55,6 +56,8 @@ class Evaluator:
                     values[id(node)] = self._one(node, values, scope)
                 except BUILD_PROBLEMS as problem:
                     values[id(node)] = self.context.problem(problem, node.span)
+            if self.context.observe is not None:
+                self.context.observe(node.span, "", values[id(node)])
         return values[id(root)]
 
     def _one(self, node: Any, values: dict[int, Any], scope: Scope) -> Any:

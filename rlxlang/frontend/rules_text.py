@@ -11,7 +11,8 @@ from typing import Any
 
 from rlxlang.diagnostics import Frame, Label, Span, did_you_mean
 from rlxlang.frontend import ast
-from rlxlang.frontend.context import Context, Function, Scope
+from rlxlang.frontend.context import Context
+from rlxlang.frontend.names import Function, Scope
 from rlxlang.frontend.derivatives import leaves_of
 from rlxlang.frontend.loops import cut
 from rlxlang.frontend.values import POISON, ListValue, Poison, Unbound, describe, is_number, is_static
@@ -92,7 +93,7 @@ class TextRules:
         while level is not None:
             levels.append(level)
             level = level.parent
-        seen = Scope()
+        seen = Scope(observe=scope.observe)
         for level in reversed(levels):
             for key, binding in level.names.items():
                 if level.parent is None and _is_known(binding.value):
