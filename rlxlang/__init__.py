@@ -46,9 +46,10 @@ if TYPE_CHECKING:
         RlxWarning,
     )
     from rlxlang.func import Func, Jitted
+    from rlxlang.ir.parameter import Param
     from rlxlang.loading import check, expr, load, loads
     from rlxlang.schedules import LrSchedule
-    from rlxlang.scope import GraphScope, Param, Tensor, cat, stack
+    from rlxlang.scope import GraphScope, Tensor, cat, stack
     from rlxlang.tools.fmt import format_source as format
     from rlxlang.trainer import Trainer
 
@@ -62,7 +63,7 @@ _EXPORTS = {
     "InternalError": "rlxlang.diagnostics.errors:InternalError",
     "Jitted": "rlxlang.func:Jitted",
     "LrSchedule": "rlxlang.schedules:LrSchedule",
-    "Param": "rlxlang.scope:Param",
+    "Param": "rlxlang.ir.parameter:Param",
     "RlxBackendError": "rlxlang.diagnostics.errors:RlxBackendError",
     "RlxError": "rlxlang.diagnostics.errors:RlxError",
     "RlxNameError": "rlxlang.diagnostics.errors:RlxNameError",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rlxlang.ir import Graph
 
 _UNNAMED = "<text>"
-_USE = re.compile(r"\b(?:use|bind)\b")
+_FOREIGN = re.compile(r"\bbind\b|\buse\s*\"")
 
 
 def load(
@@ -171,8 +171,8 @@ def _elaborate(
 
 def _checked(source: Source, configs: Mapping[str, Any], bind: Mapping[str, Any] | None, folder: Path | None) -> Func:
     """The function of a text; one that was checked before, unchanged, is only outlined until its nodes are needed."""
-    # Other files that a text draws in, and arrays bound to it, are not part of the key.
-    is_alone = not bind and _USE.search(source.text) is None
+    # Files that a text draws in, and what is bound to it, are not part of the key; the standard library is.
+    is_alone = not bind and _FOREIGN.search(source.text) is None
     key = warm.text_key(source, configs) if is_alone else None
     found = None if key is None else warm.load_record(key, source)
     if found is not None:

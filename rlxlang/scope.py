@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -117,22 +116,6 @@ def as_shape(value: ShapeLike) -> tuple[DimLike, ...]:
     if isinstance(value, (int, np.integer, str, Dim)):
         return (as_dim(value),)
     return tuple(as_dim(d) for d in value)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Param:
-    """An array that becomes a trainable parameter when it is bound into a program (`bind=`).
-
-    Attributes:
-        data: Its value.
-        name: Its run-time name; empty: the path under which it is bound, `layers.0.w`.
-    """
-
-    data: np.ndarray[Any, Any]
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "data", np.asarray(self.data))
 
 
 # --------------------------------------------------------------------------------------------- tensors

@@ -125,7 +125,6 @@ _ROWS = (
     Code("E0603", "carry changes its shape or dtype", _SHAPE),
     Code("E0604", "branches disagree", _SHAPE),
     Code("E0605", "no output", _VALUE),
-    Code("E0606", "form is not supported yet", _VALUE),
     Code("E0607", "text is nested too deeply", _VALUE),
     # -- E07 backends
     Code("E0700", "backend error", _BACKEND),

@@ -23,10 +23,17 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One step of a call chain, for example "in `f` called here"."""
+    """One step of a call chain, for example "in `f` called here".
+
+    Args:
+        span: the call.
+        text: what messages say of it.
+        name: the fn, or the instance of the block (`encoder.0`), that is called; empty for a loop.
+    """
 
     span: Span
     text: str
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

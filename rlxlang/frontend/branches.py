@@ -8,9 +8,10 @@ from typing import Any
 
 from rlxlang.diagnostics import Label
 from rlxlang.frontend import ast
-from rlxlang.frontend.context import Context, Scope
+from rlxlang.frontend.context import Context
 from rlxlang.frontend.expressions import Evaluator
 from rlxlang.frontend.loops import BodyEnd, Scans, cut
+from rlxlang.frontend.names import Scope
 from rlxlang.frontend.values import POISON, Binding, ListValue, Poison, Unbound, describe, is_number
 from rlxlang.ir import Builder, Graph, GraphInput, GraphOutput, Node, SourcedGuard, declare
 from rlxlang.ops.broadcasting import number_node, weak_type

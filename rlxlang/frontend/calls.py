@@ -1,4 +1,4 @@
-"""Calls: fns of the text, ops by function and method form, `dim`, and what has no value in this version."""
+"""Calls: fns and blocks, ops by function and method form, `dim`, and values of modules."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from rlxlang.diagnostics import Span, did_you_mean
 from rlxlang.frontend import ast, statics
 from rlxlang.frontend.context import Context
 from rlxlang.frontend.derivatives import gradient
+from rlxlang.frontend.names import Function, Scope
 from rlxlang.frontend.postorder import unwrapped
-from rlxlang.frontend.values import POISON, ListValue, Poison, describe, is_number
+from rlxlang.frontend.templates import fill
+from rlxlang.frontend.values import POISON, Instance, ListValue, Poison, Unbound, describe, is_number
 from rlxlang.ir import SURFACES, MaskKind, Node, Surface
 from rlxlang.ops import METHODS
 from rlxlang.types import DTYPES, Dim, TypeProblem
@@ -42,7 +44,16 @@ class Arguments:
         return self.positional_spans[position] if position < len(self.positional_spans) else self.span
 
 
-CallFunction = Callable[[str, Arguments], Any]
+@dataclass(frozen=True, slots=True)
+class InstanceName:
+    """The name of a block call within the block around it; `is_template` tells `"h.{i}"` from a fixed name."""
+
+    text: str
+    span: Span
+    is_template: bool
+
+
+CallFunction = Callable[[Function, Arguments, InstanceName | None], Any]
 
 
 class Calls:
@@ -50,7 +61,7 @@ class Calls:
 
     Args:
         context: The elaboration.
-        call_function: Expands a fn of the text.
+        call_function: Expands a fn or block.
     """
 
     def __init__(self, context: Context, call_function: CallFunction) -> None:
@@ -65,7 +76,7 @@ class Calls:
         if given is None:
             return POISON
         if len(node.func.path) > 1:
-            return self._call_path(node, given.positional)
+            return self._call_path(node.func, given)
         return self.apply(node.func.path[0], given, method=False)
 
     def method(self, node: ast.Method, value: Value) -> Any:
@@ -76,35 +87,66 @@ class Calls:
         return POISON if given is None else self.apply(node.name, given, method=True)
 
     def _is_grad(self, path: Sequence[ast.Name]) -> bool:
-        names = [n.text for n in path]
-        return names == ["grad"] and "grad" not in self.context.functions and "grad" not in self.context.declined
+        unit = self.context.unit
+        return [n.text for n in path] == ["grad"] and unit.function("grad") is None and "grad" not in unit.declined
 
-    def named(self, node: ast.Named, value: Value) -> Any:
-        """`dense(x, 4) as fc`: blocks are not built, so only the reason differs."""
-        called: Any = unwrapped(node.call)
-        if isinstance(called, ast.Call) and called.func.path[0].text in self.context.declined:
+    def named(self, node: ast.Named, value: Value, scope: Scope) -> Any:
+        """`dense(x, 4) as fc`: the call of a block under a name, by which its parameters can be read from here on."""
+        context, called = self.context, unwrapped(node.call)
+        path = called.func.path if isinstance(called, ast.Call) else (called.name,)
+        function = self._function(path)
+        if function is None or function.kind != "block":
+            return self._not_a_block(node, called, path)
+        before = (called.receiver,) if isinstance(called, ast.Method) else ()
+        given = self._arguments(before, called.args, value, called.span)
+        text = fill(context, node.name, scope)
+        if given is None or text is None:
             return POISON
-        name = called.func.path[-1] if isinstance(called, ast.Call) else getattr(called, "name", None)
-        context = self.context
-        if name is not None and len(getattr(getattr(called, "func", None), "path", (name,))) == 1:
-            if name.text in context.functions or name.text in SURFACES:
-                what = "fn" if name.text in context.functions else "op"
-                return context.error(
-                    "E0114",
-                    f"`as` names a call of a block, and `{name.text}` is a{'n' if what == 'op' else ''} {what}",
-                    node.span,
-                )
-            if not context.declines_all:
-                return self._unknown(name, method=isinstance(called, ast.Method))
+        name = InstanceName(text, node.name.span, is_template=bool(node.name.placeholders))
+        result = self.call_function(function, given, name)
+        made = context.instance.children.get(text)
+        known = scope.find(text)
+        if made is not None and text.isidentifier() and (known is None or isinstance(known.value, (Instance, Unbound))):
+            scope.bind(text, made, node.name.span).used = True
+        return result
+
+    def _not_a_block(self, node: ast.Named, called: Any, path: tuple[ast.Name, ...]) -> Poison:
+        context, unit, head = self.context, self.context.unit, path[0].text
+        function = self._function(path)
+        if unit.forgives(head):
             return POISON
-        return self.path(called.func) if isinstance(called, ast.Call) else POISON
+        is_op = len(path) == 1 and head in SURFACES
+        if function is None and not is_op:
+            return (
+                self._unknown_path(path)
+                if len(path) > 1
+                else self._unknown(path[0], method=isinstance(called, ast.Method))
+            )
+        what = "an op" if function is None else "a fn"
+        written = "::".join(n.text for n in path)
+        return context.error("E0114", f"`as` names a call of a block, and `{written}` is {what}", node.span)
+
+    def _function(self, path: Sequence[ast.Name]) -> Function | None:
+        """The fn or block that a name or a path `nn::dense` means."""
+        unit = self.context.unit
+        if len(path) == 1:
+            return unit.function(path[0].text)
+        module = unit.modules.get(path[0].text)
+        return None if module is None or len(path) > 2 else module.functions.get(path[1].text)
 
     def path(self, node: ast.Ref) -> Any:
-        """`DType::F16`, `MaskKind::Causal`, or a module that does not exist."""
+        """`DType::F16`, `MaskKind::Causal`, or a config or const of a module."""
         context = self.context
         head, *rest = (n.text for n in node.path)
-        if head in context.declined or (context.declines_all and head not in ("DType", "MaskKind")):
-            return POISON
+        module = context.unit.modules.get(head)
+        if module is not None and len(rest) == 1:
+            binding = module.values.names.get(rest[0])
+            if binding is not None:
+                if isinstance(binding.value, Unbound):
+                    return context.error("E0201", f"`{node.text}` has no value: {binding.value.reason}", node.span)
+                return binding.value
+        if module is not None or context.unit.forgives(head):
+            return self._unknown_path(node.path)
         if len(rest) == 1 and head == "DType" and rest[0] in DTYPES:
             return DTYPES[rest[0]]
         if len(rest) == 1 and head == "MaskKind" and rest[0] in ("Causal", "None"):
@@ -115,20 +157,49 @@ class Calls:
         if head == "DType":
             help_ = did_you_mean(rest[-1], DTYPES)
             return context.error("E0208", f"unknown dtype `{node.text}`", node.span, help_=help_)
-        help_ = did_you_mean(head, ["DType", "MaskKind"]) or f"bring it in first: `use {head};`"
-        return context.error("E0203", f"unknown module `{head}`", node.path[0].span, help_=help_)
+        return self._unknown_path(node.path)
 
-    def _call_path(self, node: ast.Call, positional: tuple[Any, ...]) -> Any:
-        if node.func.text == "MaskKind::SlidingWindow":
+    def _unknown_path(self, path: Sequence[ast.Name]) -> Poison:
+        """Report a path that leads nowhere."""
+        context, head, last = self.context, path[0], path[-1]
+        module = context.unit.modules.get(head.text)
+        if module is None and context.unit.forgives(head.text) and head.text not in ("DType", "MaskKind"):
+            return POISON
+        if module is None:
+            known = ["DType", "MaskKind", *context.unit.modules]
+            help_ = did_you_mean(head.text, known) or f"bring it in first: `use {head.text};`"
+            return context.error("E0203", f"unknown module `{head.text}`", head.span, help_=help_)
+        if module.declines_all:
+            return POISON
+        names = [*module.functions, *(n for n, b in module.values.names.items() if not isinstance(b.value, Unbound))]
+        notes = (
+            ()
+            if last.text not in module.functions
+            else (f"`{last.text}` is a {module.functions[last.text].kind}: call it",)
+        )
+        help_ = "" if notes else did_you_mean(last.text, names) or f"it has {', '.join(names[:8]) or 'nothing'}"
+        message = (
+            f"module `{module.name}` has no value `{last.text}`"
+            if notes
+            else f"module `{module.name}` has no `{last.text}`"
+        )
+        return context.error("E0204", message, last.span, notes=notes, help_=help_)
+
+    def _call_path(self, func: ast.Ref, given: Arguments) -> Any:
+        function = self._function(func.path)
+        if function is not None:
+            return self.call_function(function, given, None)
+        if func.text == "MaskKind::SlidingWindow":
+            positional = given.positional
             if len(positional) == 1 and isinstance(positional[0], int) and not isinstance(positional[0], bool):
                 if positional[0] < 0:
-                    return self.context.error("E0350", "the window of a mask is 0 or more", node.args[0].span)
+                    return self.context.error("E0350", "the window of a mask is 0 or more", given.positional_spans[0])
                 return MaskKind("SlidingWindow", positional[0])
-            return self.context.error("E0303", "`MaskKind::SlidingWindow` takes one static integer", node.span)
-        found = self.path(node.func)
+            return self.context.error("E0303", "`MaskKind::SlidingWindow` takes one static integer", given.span)
+        found = self.path(func)
         if isinstance(found, Poison):
             return POISON
-        return self.context.error("E0220", f"`{node.func.text}` is a value and takes no arguments", node.span)
+        return self.context.error("E0220", f"`{func.text}` is a value and takes no arguments", given.span)
 
     # ------------------------------------------------------------------ arguments
     def _arguments(self, before: Sequence[Any], args: Sequence[ast.Arg], value: Value, span: Span) -> Arguments | None:
@@ -145,9 +216,10 @@ class Calls:
     def apply(self, name: ast.Name, given: Arguments, *, method: bool) -> Any:
         """Call what a name means: a fn of the text, `dim`, static arithmetic or an op."""
         context, text = self.context, name.text
-        if text in context.functions:
-            return self.call_function(text, given)
-        if text in context.declined:
+        function = context.unit.function(text)
+        if function is not None:
+            return self.call_function(function, given, None)
+        if text in context.unit.declined:
             return POISON
         every = (*given.positional, *given.named.values())
         if text == "dim":
@@ -160,7 +232,7 @@ class Calls:
         surface = METHODS.get(text) if method else None
         surface = surface or SURFACES.get(text)
         if surface is None or (method and not surface.method):
-            return POISON if context.declines_all and surface is None else self._unknown(name, method=method)
+            return POISON if context.unit.declines_all and surface is None else self._unknown(name, method=method)
         return self._emit(surface, given)
 
     @staticmethod
@@ -195,7 +267,7 @@ class Calls:
 
     def _unknown(self, name: ast.Name, *, method: bool) -> Poison:
         what = "method" if method else "function"
-        known = [*self.context.functions, *SURFACES, "dim", "grad"]
+        known = [*self.context.unit.function_names(), *SURFACES, "dim", "grad"]
         notes: tuple[str, ...] = ()
         if method and name.text in SURFACES:
             notes = (

@@ -8,14 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlxlang.diagnostics import Collector, Diagnostic, Frame, Label, Span
-from rlxlang.frontend.names import Function, Scope, Unit
+from rlxlang.frontend.names import Function, Observer, Scope, Unit
 from rlxlang.frontend.values import POISON, Instance, Poison
 from rlxlang.ir import Builder, GraphInput, Origin
 from rlxlang.types import F32, DimProblem, PromotionProblem, TypeProblem
-
-# Told of every binding (span, name, value) and of every expression (span, "", value).
-Observer = Callable[[Span, str, Any], None]
-
 
 MOST_STATEMENTS = 100_000  # run in one text, those of fns and repeats counted each time
 
@@ -99,7 +95,11 @@ class Context:
         self.collector.rewind(mark.found)
         self.warned, self._errors = set(mark.warned), mark.errors
         values, children, mark.instance.counts = mark.made[0], mark.made[1], dict(mark.made[2])
-        for made, size in ((self.inputs, mark.inputs), (mark.instance.values, values), (mark.instance.children, children)):
+        for made, size in (
+            (self.inputs, mark.inputs),
+            (mark.instance.values, values),
+            (mark.instance.children, children),
+        ):
             while len(made) > size:
                 made.popitem()
 
@@ -122,7 +122,9 @@ class Context:
         return POISON
 
     def warn(self, code: str, message: str, span: Span, *, help_: str = "") -> None:
-        """Report a warning, once per place."""
+        """Report a warning, once per place; a text that is only used has its warnings when it is checked itself."""
+        if self.unit.name:
+            return
         key = (code, span.start)
         if key in self.warned:
             return

@@ -1,4 +1,4 @@
-"""Declarations: configs, inputs, parameters with their initialisers, families, constants."""
+"""Declarations: configs, inputs, parameters with their initialisers, families, constants, bound values."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import numpy as np
 
 from rlxlang.diagnostics import Label, Span, did_you_mean
 from rlxlang.frontend import ast
-from rlxlang.frontend.context import Context, Scope
+from rlxlang.frontend.bindings import Bindings
+from rlxlang.frontend.context import Context
 from rlxlang.frontend.expressions import Evaluator
 from rlxlang.frontend.initializer_calls import Initializers
+from rlxlang.frontend.names import Scope
 from rlxlang.frontend.statics import STATIC_FUNCTIONS
+from rlxlang.frontend.templates import fill
 from rlxlang.frontend.values import POISON, ListValue, Poison, Unbound, describe, is_static
 from rlxlang.frontend.walk import walk
 from rlxlang.ir import GraphInput, Initializer, Node, declare
@@ -22,13 +25,55 @@ _CONFIG_TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool, "str
 
 
 class Declarations:
-    """Reads the declarations of a text into its scope."""
+    """Reads the declarations of a text, or of the body of a block, into its scope.
 
-    def __init__(self, context: Context, evaluator: Evaluator, scope: Scope) -> None:
-        self.context, self.evaluator, self.scope = context, evaluator, scope
+    Args:
+        context: The elaboration.
+        evaluator: For sizes, initialisers and values.
+        scope: Where declarations are bound.
+        local: What they see; when None the scope and the static `let`s above them.
+        bindings: The values of `bind` statements.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        evaluator: Evaluator,
+        scope: Scope,
+        local: Scope | None = None,
+        bindings: Bindings | None = None,
+    ) -> None:
+        self.context, self.evaluator, self.scope, self.bindings = context, evaluator, scope, bindings
         self.initializers = Initializers(context, evaluator)
         self.spans: dict[str, Span] = {}
-        self.local = Scope(scope)  # adds the static values of lets
+        self.local = Scope(scope) if local is None else local
+
+    def one(self, statement: ast.Param | ast.Const) -> None:
+        """Declare one parameter or constant."""
+        if isinstance(statement, ast.Param):
+            self._tensor(statement)
+        else:
+            self._const(statement)
+
+    def read_library(self, module: ast.Module) -> None:
+        """Declare what other texts see of this one: its configs with their defaults, and its consts."""
+        reason = "of a used text only configs, consts, fns and blocks are seen"
+        for statement in module.statements:
+            match statement:
+                case ast.Config(default=None):
+                    self.scope.bind(statement.name.text, Unbound("it has no default, and a used text is given none"))
+                case ast.Config():
+                    self._config(statement, {})
+                case ast.Input() | ast.Param():
+                    self.scope.bind(statement.name.text, Unbound(reason))
+                case ast.Bind():
+                    for item in statement.items:
+                        self.scope.bind(item.name.text, Unbound(reason))
+        for statement in module.statements:
+            if isinstance(statement, ast.Const):
+                self._const(statement)
+            elif isinstance(statement, ast.Let) and not statement.is_tuple:
+                self._static_let(statement)
 
     def read(self, module: ast.Module, configs: Mapping[str, Any]) -> None:
         """Declare everything: configs first, each seeing the ones before it, then inputs, params and consts in order.
@@ -40,7 +85,7 @@ class Declarations:
             self._config(statement, configs)
         names = [s.name.text for s in declared]
         for name in configs:
-            if name not in names and not self.context.declines_all:
+            if name not in names and not self.context.unit.declines_all:
                 help_ = did_you_mean(name, names) or (
                     f"the configs are {', '.join(names)}" if names else "the text declares no config"
                 )
@@ -49,14 +94,21 @@ class Declarations:
         while todo:
             part = todo.pop()
             match part:
-                case ast.Input() | ast.Param():
+                case ast.Input():
                     self._tensor(part)
-                case ast.Const():
-                    self._const(part)
+                case ast.Param() | ast.Const():
+                    self.one(part)
+                case ast.Bind():
+                    self._bind(part)
                 case ast.Let() if not part.is_tuple:
                     self._static_let(part)
                 case ast.If() if _declares(part):
                     todo.extend(reversed(self._chosen(part)))
+
+    def _bind(self, statement: ast.Bind) -> None:
+        for item in statement.items:
+            if self._fresh(item.name) and self.bindings is not None:
+                self.bindings.declare(item, self.scope)
 
     def _static_let(self, statement: ast.Let) -> None:
         """Let declarations below see a static value; whatever is wrong with it is reported where the `let` runs."""
@@ -107,7 +159,7 @@ class Declarations:
             if chosen:
                 taken = branch.body
                 break
-        mine = set(_declared_names(taken)) if taken is not None else set()
+        mine = set(declared_names(taken)) if taken is not None else set()
         for name in _declares(statement):
             if name not in mine and self.scope.find(name) is None:
                 self.scope.bind(name, Unbound("the branch of the `if` that declares it is not taken"))
@@ -177,10 +229,10 @@ class Declarations:
             else None
         )
         if statement.family is None:
-            runtime = name
-            if statement.alias is not None:
-                runtime = self._alias(statement.alias, {})
-            value = POISON if found is None else self._declare(runtime, kind, found, statement, init)
+            runtime = name if statement.alias is None else fill(self.context, statement.alias, self.local)
+            value: Any = POISON
+            if found is not None and runtime is not None:
+                value = self._declare(runtime, kind, found, statement, init)
             self.scope.bind(name, value, statement.name.span)
             return
         count = self.evaluator.evaluate(statement.family, self.local)
@@ -197,27 +249,15 @@ class Declarations:
             return
         elements: list[Any] = []
         for k in range(count):
-            runtime = f"{name}_{k}" if statement.alias is None else self._alias(statement.alias, {"i": str(k)})
-            element = self._declare(runtime, kind, found, statement, init)
+            runtime = f"{name}_{k}"
+            if statement.alias is not None:
+                runtime = fill(self.context, statement.alias, self.local, {"i": str(k)})
+            element = POISON if runtime is None else self._declare(runtime, kind, found, statement, init)
             elements.append(element)
             if f"{name}_{k}" not in self.scope.names:
                 self.scope.bind(f"{name}_{k}", element, statement.name.span).used = True
         whole = POISON if any(isinstance(e, Poison) for e in elements) else ListValue(tuple(elements), name)
         self.scope.bind(name, whole, statement.name.span)
-
-    def _alias(self, template: ast.Template, values: dict[str, str]) -> str:
-        known = dict(values)
-        for place in template.placeholders:
-            if place.text in known:
-                continue
-            binding = self.local.find(place.text)
-            if binding is not None and isinstance(binding.value, (int, str)) and not isinstance(binding.value, bool):
-                binding.used = True
-                known[place.text] = str(binding.value)
-                continue
-            self.context.error("E0126", f"`{{{place.text}}}` is no static int or str here", place.span)
-            known[place.text] = place.text
-        return template.substitute(known)
 
     def _declare(
         self,
@@ -229,6 +269,7 @@ class Declarations:
     ) -> Node | Poison:
         context = self.context
         place = statement.name.span if statement.alias is None else statement.alias.span
+        runtime = context.instance.join(runtime)
         if runtime in context.inputs:
             others = (Label(context.input_spans[runtime], "taken here"),)
             help_ = "write `{i}` in the name of a family" if statement.family is not None and statement.alias else ""
@@ -306,14 +347,15 @@ class Declarations:
             return self.context.b.constant(array, dtype)
 
 
-def _declared_names(body: ast.Body) -> list[str]:
+def declared_names(body: ast.Body) -> list[str]:
+    """Names that the params and consts in a body declare, those of branches included."""
     return [n.name.text for n in walk(body) if isinstance(n, (ast.Param, ast.Const))]
 
 
 def _declares(statement: ast.If) -> list[str]:
     """Names that the branches of an `if` declare."""
     bodies = [*(b.body for b in statement.branches), *([statement.orelse] if statement.orelse else [])]
-    return [name for body in bodies for name in _declared_names(body)]
+    return [name for body in bodies for name in declared_names(body)]
 
 
 def _kind_of(value: Any) -> str:

@@ -11,19 +11,19 @@ from typing import Any
 
 from rlxlang.diagnostics import Diagnostic, Label, Source, Span, did_you_mean
 from rlxlang.frontend import ast
-from rlxlang.frontend.context import BUILD_PROBLEMS, Context, Function, Observer, Scope, TooManyStatements
+from rlxlang.frontend.bindings import Bindings
+from rlxlang.frontend.context import BUILD_PROBLEMS, Context, TooManyStatements
 from rlxlang.frontend.declarations import Declarations
+from rlxlang.frontend.modules import Modules, ReadFile, define, loses_statements, read_text
+from rlxlang.frontend.names import Function, Observer, Scope
 from rlxlang.frontend.parse import ParseResult, parse_expression, parse_module
-from rlxlang.frontend.rules_text import attach_rule
 from rlxlang.frontend.statements import Statements, top_level_names
 from rlxlang.frontend.values import ListValue, Poison, Unbound, describe, is_number
-from rlxlang.ir import SURFACES, Builder, Graph, GraphOutput, Node, topological
+from rlxlang.ir import Builder, Graph, GraphOutput, Node, topological
 from rlxlang.ops.broadcasting import as_node
 from rlxlang.types import TensorType, axes_of
 
 _FRAMES = 40_000  # of Python while a text is expanded
-# Structural errors after which the statement is still in the tree.
-_WHOLE = frozenset(("E0113", "E0114", "E0116", "E0117", "E0118", "E0119", "E0122", "E0123", "E0124", "E0125", "E0126"))
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ def elaborate_source(
     configs: Mapping[str, Any] | None = None,
     bind: Mapping[str, Any] | None = None,
     base_path: Path | None = None,
+    read: ReadFile = read_text,
 ) -> Elaborated:
     """Parse and elaborate a text.
 
@@ -55,9 +56,10 @@ def elaborate_source(
         source: The text; the stem of its name is the graph's name unless the text says another.
         configs: Values of configs by name.
         bind: Values for `bind` statements.
-        base_path: Folder of the file, for `use`.
+        base_path: Folder of the file, where paths of `use` start; None for the present folder.
+        read: Gives the texts of files that are used.
     """
-    return elaborate_parsed(parse_module(source), configs, bind, base_path)
+    return elaborate_parsed(parse_module(source), configs, bind, base_path, read)
 
 
 def elaborate_parsed(
@@ -65,6 +67,7 @@ def elaborate_parsed(
     configs: Mapping[str, Any] | None = None,
     bind: Mapping[str, Any] | None = None,
     base_path: Path | None = None,
+    read: ReadFile = read_text,
     observe: Observer | None = None,
 ) -> Elaborated:
     """Elaborate a text that has been parsed.
@@ -73,16 +76,16 @@ def elaborate_parsed(
         parsed: What `parse_module` gave; its diagnostics are among those of the result.
         configs: Values of configs by name.
         bind: Values for `bind` statements.
-        base_path: Folder of the file, for `use`.
+        base_path: Folder of the file, where paths of `use` start; None for the present folder.
+        read: Gives the texts of files that are used.
         observe: Told of every binding and expression; what it raises ends the elaboration.
     """
     if parsed.module is None:
         return Elaborated(None, parsed.diagnostics)
-    elaboration = _Elaboration(parsed.module)
+    elaboration = _Elaboration(parsed.module, bind or {}, base_path, read)
     elaboration.context.observe = elaboration.declared.observe = elaboration.scope.observe = observe
     elaboration.context.collector.extend(parsed.diagnostics)
-    # A statement that could not be read may have bound any name.
-    elaboration.context.declines_all = any(d.code < "E02" and d.code not in _WHOLE for d in parsed.errors)
+    elaboration.context.unit.declines_all = loses_statements(parsed.errors)
     graph = None
     try:
         with _deep_stack():
@@ -97,7 +100,7 @@ def elaborate_parsed(
     if elaboration.context.collector.has_errors:
         graph = None
     doc = next((s.doc for s in parsed.module.statements if isinstance(s, ast.Graph)), "")
-    return Elaborated(graph, elaboration.context.collector.diagnostics(), {}, doc)
+    return Elaborated(graph, elaboration.context.collector.diagnostics(), elaboration.bindings.bound, doc)
 
 
 def elaborate_expression(source: Source, scope: Mapping[str, Any], builder: Builder) -> Any:
@@ -124,11 +127,16 @@ def elaborate_expression(source: Source, scope: Mapping[str, Any], builder: Buil
 
 
 class _Elaboration:
-    def __init__(self, module: ast.Module) -> None:
+    def __init__(self, module: ast.Module, bind: Mapping[str, Any], base_path: Path | None, read: ReadFile) -> None:
         self.module = module
         self.context = Context(Builder())
         self.statements = Statements(self.context)
-        self.declared = Scope()
+        self.bindings = Bindings(self.context, bind)
+        file = None if base_path is None else base_path / Path(module.source.name).name
+        self.folder = base_path or Path.cwd()
+        self.modules = Modules(self.context, self.statements.evaluator, file, read)
+        self.used = Scope(holds_declarations=True)
+        self.declared = Scope(self.used, holds_declarations=True)
         self.scope = Scope(self.declared)
         self.last = ""
         self.position = 0
@@ -138,11 +146,11 @@ class _Elaboration:
     def run(self, configs: Mapping[str, Any]) -> Graph | None:
         context = self.context
         for statement in self.module.statements:
-            self._announce(statement)
-        for statement in self.module.statements:
-            if isinstance(statement, (ast.Vjp, ast.Jvp)):
-                attach_rule(context, statement)
-        declarations = Declarations(context, self.statements.evaluator, self.declared)
+            if isinstance(statement, ast.Use):
+                self.modules.use(context.unit, statement, self.folder, self.used)
+        define(context, context.unit, self.module.statements)
+        self.bindings.refuse_unknown(self.module.statements)
+        declarations = Declarations(context, self.statements.evaluator, self.declared, bindings=self.bindings)
         declarations.read(self.module, configs)
         for position, statement in enumerate(self.module.statements):
             self.position = position
@@ -160,8 +168,8 @@ class _Elaboration:
         match statement:
             case ast.Graph() | ast.Config() | ast.Input() | ast.Param() | ast.Const():
                 return
-            case ast.Fn():
-                function = context.functions[statement.name.text]
+            case ast.Fn() | ast.Block():
+                function = context.unit.functions[statement.name.text]
                 if function.definition is statement:
                     function.scope = self.scope.snapshot()
             case ast.Out() | ast.Tap():
@@ -170,54 +178,12 @@ class _Elaboration:
                         value = self.statements.evaluator.evaluate(item.value, self.scope)
                         self.statements.bind(item.name, value, self.scope)
                     self.outputs.append((item, "tap" if isinstance(statement, ast.Tap) else "out"))
-            case ast.Use() | ast.Bind() | ast.Block() | ast.Vjp() | ast.Jvp():
+            case ast.Use() | ast.Bind() | ast.Vjp() | ast.Jvp():
                 return
             case _:
                 self.last = self.statements.run(statement, self.scope) or self.last
 
     # ------------------------------------------------------------------ definitions
-    def _announce(self, statement: Any) -> None:
-        """Make a definition known, and refuse what this version does not build; uses of that stay silent."""
-        context = self.context
-        match statement:
-            case ast.Fn():
-                self._define(statement)
-            case ast.Block():
-                context.unsupported("`block`", statement.span)
-                context.declined.add(statement.name.text)
-            case ast.Bind():
-                context.unsupported("`bind`", statement.span)
-                context.declined |= {item.name.text for item in statement.items}
-            case ast.Use():
-                context.unsupported("`use`", statement.span)
-                self._decline_use(statement)
-
-    def _decline_use(self, statement: ast.Use) -> None:
-        context = self.context
-        if statement.wildcard:
-            context.declines_all = True
-        elif statement.items is not None:
-            context.declined |= {(item.alias or item.name).text for item in statement.items}
-        elif statement.alias is not None:
-            context.declined.add(statement.alias.text)
-        elif isinstance(statement.target, ast.Str):
-            context.declined.add(Path(statement.target.value).stem)
-        else:
-            context.declined.add(statement.target.path[-1].text)
-
-    def _define(self, statement: ast.Fn) -> None:
-        name = statement.name.text
-        context = self.context
-        earlier = context.functions.get(name)
-        if earlier is not None:
-            others = (Label(earlier.definition.name.span, "defined here first"),)
-            context.error("E0210", f"fn `{name}` is defined twice", statement.name.span, others=others)
-            return
-        if name in SURFACES or name in ("dim", "grad"):
-            context.warn("W0903", f"fn `{name}` hides the op of that name", statement.name.span)
-        position = next(k for k, s in enumerate(self.module.statements) if s is statement)
-        context.functions[name] = Function(statement, None, position)
-
     def _early_scope(self, function: Function) -> Scope:
         """What the body of a fn sees that is called above its definition: bindings in between have no value yet."""
         scope = self.scope.snapshot()
@@ -267,7 +233,7 @@ class _Elaboration:
     def _output_node(self, name: ast.Name) -> Node | None:
         context = self.context
         binding = self.scope.find(name.text)
-        if binding is None and (context.declines_all or name.text in context.declined):
+        if binding is None and context.unit.forgives(name.text):
             return None
         if binding is None:
             help_ = did_you_mean(name.text, self.scope.visible())

@@ -12,11 +12,13 @@ from rlxlang.diagnostics import Label, did_you_mean
 from rlxlang.frontend import ast, statics
 from rlxlang.frontend.calls import CallFunction, Calls
 from rlxlang.frontend.context import BUILD_PROBLEMS, Context
-from rlxlang.frontend.names import Scope
 from rlxlang.frontend.indexing import EllipsisItem, NewAxisItem, index_tensor
+from rlxlang.frontend.names import Scope
 from rlxlang.frontend.postorder import postorder, unwrapped
 from rlxlang.frontend.values import (
     POISON,
+    BoundObject,
+    Instance,
     ListValue,
     Poison,
     Unbound,
@@ -40,7 +42,7 @@ class Evaluator:
 
     Args:
         context: The elaboration.
-        call_function: Expands a fn of the text.
+        call_function: Expands a fn or block.
     """
 
     def __init__(self, context: Context, call_function: CallFunction) -> None:
@@ -95,7 +97,7 @@ class Evaluator:
             case ast.Method():
                 return self.calls.method(node, value)
             case ast.Named():
-                return self.calls.named(node, value)
+                return self.calls.named(node, value, scope)
         raise AssertionError(f"no evaluation for {type(node).__name__}")
 
     # ------------------------------------------------------------------ names
@@ -113,10 +115,10 @@ class Evaluator:
             return _PREDEFINED[name]
         if name in DTYPES:
             return DTYPES[name]
-        if name in self.context.declined or self.context.declines_all:
+        if self.context.unit.forgives(name):
             return POISON
         notes: tuple[str, ...] = ()
-        if name in SURFACES or name in self.context.functions:
+        if name in SURFACES or self.context.unit.function(name) is not None:
             notes = (f"`{name}` is a function: call it, `{name}(…)`",)
         return self.context.error(
             "E0201", f"unknown name `{name}`", node.span, notes=notes, help_=did_you_mean(name, scope.visible())
@@ -245,6 +247,19 @@ class Evaluator:
     def _field(self, node: ast.Field, base: Any) -> Any:
         if isinstance(base, Poison):
             return POISON
+        name = node.name.text
+        if isinstance(base, Instance):
+            found = base.values.get(name, base.children.get(name))
+            known = [*base.values, *base.children]
+        elif isinstance(base, BoundObject):
+            found, known = base.read(name), list(base.fields)
+        else:
+            found, known = None, []
+        if found is not None:
+            return found
+        if known:
+            help_ = did_you_mean(name, known) or f"it has {', '.join(known[:8])}"
+            return self.context.error("E0207", f"{describe(base)} has no `{name}`", node.name.span, help_=help_)
         help_ = f"for the op write `x.{node.name.text}(…)`" if node.name.text in SURFACES else ""
         if node.name.text == "shape" and isinstance(base, Node):
             help_ = "a size is `dim(x, axis)`"

@@ -6,8 +6,9 @@ from typing import Any
 
 from rlxlang.diagnostics import did_you_mean
 from rlxlang.frontend import ast
-from rlxlang.frontend.context import Context, Scope
+from rlxlang.frontend.context import Context
 from rlxlang.frontend.expressions import Evaluator
+from rlxlang.frontend.names import Scope
 from rlxlang.frontend.postorder import unwrapped
 from rlxlang.frontend.values import Poison, describe, is_number
 from rlxlang.ir import Initializer

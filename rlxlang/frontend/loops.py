@@ -7,8 +7,9 @@ from typing import Any
 
 from rlxlang.diagnostics import Label, Span
 from rlxlang.frontend import ast
-from rlxlang.frontend.context import Context, Scope
+from rlxlang.frontend.context import Context
 from rlxlang.frontend.expressions import Evaluator
+from rlxlang.frontend.names import Scope
 from rlxlang.frontend.values import POISON, ListValue, Poison, describe, is_number
 from rlxlang.ir import Builder, Graph, GraphOutput, Node, SourcedGuard, declare
 from rlxlang.ops.broadcasting import number_node, weak_type

@@ -12,9 +12,9 @@ from typing import Any
 from rlxlang.diagnostics import Frame, Label, Span, did_you_mean
 from rlxlang.frontend import ast
 from rlxlang.frontend.context import Context
-from rlxlang.frontend.names import Function, Scope
 from rlxlang.frontend.derivatives import leaves_of
 from rlxlang.frontend.loops import cut
+from rlxlang.frontend.names import Function, Scope
 from rlxlang.frontend.values import POISON, ListValue, Poison, Unbound, describe, is_number, is_static
 from rlxlang.ir import Builder, Graph, GraphOutput, Node, SourcedGuard, declare, topological
 from rlxlang.ops.broadcasting import as_node, number_node
@@ -43,12 +43,11 @@ class TextRules:
     ) -> None:
         self.context, self.evaluate = context, evaluate
         self.run_statement, self.run_fn = run_statement, run_fn
-        self._depth: dict[str, int] = {}
+        self._depth: dict[Function, int] = {}
 
     def applies(self, function: Function) -> bool:
         """Whether a call of this fn here takes its rules."""
-        name = function.definition.name.text
-        return bool(function.rules) and self._depth.get(name, 0) < DEEPEST_RULES
+        return bool(function.rules) and self._depth.get(function, 0) < DEEPEST_RULES
 
     # ------------------------------------------------------------------ remat
     def remat(self, function: Function, scope: Scope, span: Span) -> Any:
@@ -70,7 +69,7 @@ class TextRules:
         """Bind parameters to placeholders of the tensors in these values; gives the tensors and the placeholders."""
         tensors: list[Node] = []
         holes: list[Node] = []
-        formals = definition.formals if isinstance(definition, ast.Fn) else None
+        formals = None if isinstance(definition, (ast.Vjp, ast.Jvp)) else definition.formals
         names = [f.name for f in formals] if formals is not None else list(definition.params)
 
         def hole(leaf: Any) -> Any:
@@ -96,7 +95,7 @@ class TextRules:
         seen = Scope(observe=scope.observe)
         for level in reversed(levels):
             for key, binding in level.names.items():
-                if level.parent is None and _is_known(binding.value):
+                if level.holds_declarations and _is_known(binding.value):
                     seen.names[key] = binding
                 elif isinstance(binding.value, Poison):
                     seen.bind(key, POISON)
@@ -118,8 +117,8 @@ class TextRules:
         if not holes:
             return result
         graphs: dict[str, Graph | None] = {"vjp": None, "jvp": None}
-        active, context.active = context.active, tuple(n for n in context.active if n != name)
-        self._depth[name] = self._depth.get(name, 0) + 1
+        active, context.active = context.active, tuple(f for f in context.active if f is not function)
+        self._depth[function] = self._depth.get(function, 0) + 1
         try:
             for kind, rule in function.rules.items():
                 with context.within(Frame(rule.span, f"in the `{kind}` rule of `{name}`")):
@@ -132,7 +131,7 @@ class TextRules:
                     return POISON
         finally:
             context.active = active
-            self._depth[name] -= 1
+            self._depth[function] -= 1
         body = self._closed_graph(name, holes, results, span)
         if body is None:
             return POISON
@@ -320,13 +319,17 @@ class TextRules:
 def attach_rule(context: Context, rule: ast.Vjp | ast.Jvp) -> None:
     """Give a fn of the text its rule; refuse a rule without a fn, a second one, and one that cannot fit."""
     name, kind = rule.name.text, "vjp" if isinstance(rule, ast.Vjp) else "jvp"
-    function = context.functions.get(name)
+    function = context.unit.functions.get(name)
     if function is None:
-        if name not in context.declined and not context.declines_all:
-            help_ = did_you_mean(name, context.functions) or f"define it: `fn {name}(…) {{ … }}`"
+        if not context.unit.forgives(name):
+            help_ = did_you_mean(name, context.unit.functions) or f"define it: `fn {name}(…) {{ … }}`"
             context.error(
                 "E0202", f"the `{kind}` rule is for the fn `{name}`, which does not exist", rule.name.span, help_=help_
             )
+        return
+    if function.kind != "fn":
+        message = f"the `{kind}` rule is for a fn, and `{name}` is a block"
+        context.error("E0202", message, rule.name.span, help_="put what the rule is for into a fn that the block calls")
         return
     if kind in function.rules:
         others = (Label(function.rules[kind].name.span, "the first one"),)

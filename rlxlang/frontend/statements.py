@@ -1,28 +1,25 @@
-"""Statements inside a text, a fn or a loop body: bindings, expansion of fns and repeats."""
+"""Statements inside a text, a fn, a block or a loop body: bindings, repeats, branches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from rlxlang.diagnostics import Frame, Span, did_you_mean
+from rlxlang.diagnostics import Frame, Span
 from rlxlang.frontend import ast
 from rlxlang.frontend.branches import Branches, Loops, condition_node
-from rlxlang.frontend.calls import Arguments
-from rlxlang.frontend.context import BUILD_PROBLEMS, Context, Function, Scope
-from rlxlang.frontend.expressions import Evaluator
+from rlxlang.frontend.context import BUILD_PROBLEMS, Context
+from rlxlang.frontend.expansion import Expansion
 from rlxlang.frontend.loops import BodyEnd, Scans
-from rlxlang.frontend.rules_text import TextRules
-from rlxlang.frontend.values import POISON, ListValue, Poison, Unbound, describe, is_static
+from rlxlang.frontend.names import Scope
+from rlxlang.frontend.values import POISON, ListValue, Poison, Unbound, describe
 from rlxlang.ir import Node
-from rlxlang.types import Dim
 
 LARGEST_REPEAT = 100_000  # iterations; a repeat is unrolled, so more can only be a slip
-DEEPEST_CALLS = 1000  # fns inside fns; expansion recurses once a level
 
 
 class Statements:
-    """Runs statements: `let`, `repeat`, `scan`, `loop`, `if`, and calls of fns.
+    """Runs statements: `let`, `repeat`, `scan`, `loop`, `if`.
 
     Args:
         context: The elaboration.
@@ -30,11 +27,11 @@ class Statements:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.evaluator = Evaluator(context, self.call)
+        self.expansion = Expansion(context, self.run)
+        self.evaluator = self.expansion.evaluator
         self.scans = Scans(context, self.evaluator, self.run_inside)
         self.loops = Loops(context, self.evaluator, self.run_inside, self.scans)
         self.branches = Branches(context, self.run_body)
-        self.rules = TextRules(context, self.evaluator.evaluate, self.run, self._run_fn)
 
     # ------------------------------------------------------------------ bodies
     def run_body(self, body: ast.Body, scope: Scope) -> BodyEnd:
@@ -80,7 +77,8 @@ class Statements:
             case ast.Loop():
                 return self.loops.run(statement, scope)[-1]
             case ast.Param() | ast.Const():
-                return ""  # in an `if` on a config Bool: read with the other declarations
+                self.expansion.declare(statement, scope)
+                return ""
         raise AssertionError(f"no rule for {type(statement).__name__}")
 
     def bind(self, name: ast.Name, value: Any, scope: Scope) -> None:
@@ -221,6 +219,7 @@ class Statements:
             for name in bound_names(body):
                 if scope.find(name) is None:
                     scope.bind(name, Unbound("the branch of the `if` that binds it is not taken"), statement.span)
+        self.expansion.leave_out(statement, scope)
         return last
 
     def _choice(self, statement: ast.If, place: int, chosen: Node, scope: Scope) -> str:
@@ -239,135 +238,6 @@ class Statements:
         for body in _bodies(statement):
             self._poison(body, scope)
         return ""
-
-    # ------------------------------------------------------------------ fns
-    def call(self, name: str, given: Arguments) -> Any:
-        """Expand a call of a fn of the text; gives its result."""
-        context, span = self.context, given.span
-        function = context.functions[name]
-        definition = function.definition
-        if name in context.active:
-            path = " → ".join((*context.active[context.active.index(name) :], name))
-            return context.error(
-                "E0601",
-                f"`{name}` calls itself: {path}",
-                span,
-                help_="a `fn` is expanded where it is called; use `repeat` or `scan`",
-            )
-        if len(context.active) >= DEEPEST_CALLS:
-            return context.error("E0607", f"more than {DEEPEST_CALLS} fns call each other", span)
-        seen = function.scope if function.scope is not None else context.early_scope(function)
-        scope = Scope(self.rules.visible(seen, name) if function.rules else seen)
-        if not self._bind_arguments(function, given, scope):
-            return POISON
-        with context.calling(name, span):
-            if self.rules.applies(function):
-                return self.rules.custom(function, scope, span)
-            if definition.remat and not function.rules:
-                return self.rules.remat(function, scope, span)
-            return self._run_fn(definition, scope, span)
-
-    def _bind_arguments(self, function: Function, given: Arguments, scope: Scope) -> bool:
-        context, definition = self.context, function.definition
-        positional, named, span = given.positional, given.named, given.span
-        name, formals = definition.name.text, definition.formals
-        form = f"{name}({', '.join(f.name.text for f in formals)})"
-        if len(positional) > len(formals):
-            context.error(
-                "E0220",
-                f"`{name}` takes {len(formals)} arguments, {len(positional)} are given",
-                span,
-                notes=(f"its form is `{form}`",),
-            )
-            return False
-        known = [f.name.text for f in formals]
-        for key in named:
-            if key not in known:
-                context.error(
-                    "E0221",
-                    f"`{name}` has no argument `{key}`",
-                    given.named_spans[key],
-                    notes=(f"its form is `{form}`",),
-                    help_=did_you_mean(key, known),
-                )
-                return False
-            if key in known[: len(positional)]:
-                context.error(
-                    "E0222",
-                    f"argument `{key}` of `{name}` is given twice",
-                    given.named_spans[key],
-                    notes=(f"its form is `{form}`",),
-                )
-                return False
-        for k, formal in enumerate(formals):
-            key = formal.name.text
-            if k < len(positional):
-                value = positional[k]
-            elif key in named:
-                value = named[key]
-            elif formal.default is not None:
-                value = self.evaluator.evaluate(formal.default, scope)
-            else:
-                context.error("E0223", f"`{name}` lacks its argument `{key}`", span, notes=(f"its form is `{form}`",))
-                return False
-            if isinstance(value, Poison):
-                return False
-            value = self._typed(formal, value, name, given.place(key, known))
-            if isinstance(value, Poison):
-                return False
-            scope.bind(key, value, formal.span).used = True
-        return True
-
-    def _typed(self, formal: ast.Formal, value: Any, function: str, span: Span) -> Any:
-        if formal.type is None:
-            return value
-        kind, context = formal.type.text, self.context
-        table: dict[str, tuple[type, ...]] = {"int": (int,), "float": (float, int), "bool": (bool,), "str": (str,)}
-        if kind == "tensor":
-            if isinstance(value, Node):
-                return value
-            return context.error(
-                "E0304", f"`{formal.name.text}` of `{function}` is a tensor, not {describe(value)}", span
-            )
-        if kind not in table:
-            return context.error(
-                "E0209",
-                f"`{kind}` is not a type of a parameter",
-                formal.type.span,
-                help_=did_you_mean(kind, (*table, "tensor")),
-            )
-        if kind == "int" and isinstance(value, Dim):
-            return value
-        fits = isinstance(value, table[kind]) and (kind == "bool" or not isinstance(value, bool))
-        if not is_static(value) or not fits:
-            return context.error(
-                "E0303", f"`{formal.name.text}` of `{function}` is a static {kind}, not {describe(value)}", span
-            )
-        return float(value) if kind == "float" else value
-
-    def _run_fn(self, definition: ast.Fn | ast.Jvp, scope: Scope, span: Span) -> Any:
-        result: Any = None
-        errors = self.context.errors
-        for statement in definition.body.statements:
-            if isinstance(statement, ast.Return):
-                values = tuple(self.evaluator.evaluate(v, scope) for v in statement.values)
-                if any(isinstance(v, Poison) for v in values):
-                    return POISON
-                return values[0] if len(values) == 1 else ListValue(values)
-            last = self.run(statement, scope)
-            if isinstance(statement, ast.Let) and statement.is_tuple:
-                names = [n.text for n in statement.names if n.text != "_"]
-                found = tuple(scope.names[n].value for n in names if n in scope.names)
-                result = POISON if any(isinstance(v, Poison) for v in found) else ListValue(found)
-                if len(found) == 1:
-                    result = found[0]
-            elif last and (binding := scope.find(last)) is not None:
-                binding.used = True
-                result = binding.value
-        if isinstance(result, Unbound) or (result is None and self.context.errors == errors):
-            reason = f": {result.reason}" if isinstance(result, Unbound) else ", nothing in its body is bound"
-            return self.context.error("E0119", f"`{definition.name.text}` has no result here{reason}", span)
-        return POISON if result is None else result
 
 
 def _bodies(statement: ast.If) -> list[ast.Body]:

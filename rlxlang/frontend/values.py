@@ -1,12 +1,14 @@
 """What expressions of the language evaluate to while a graph is built.
 
 A *static* value is known now: an int, float, bool, str, a `Dim` (a dynamic size used as a number), a `DType`, a `MaskKind`.
-A tensor is a node of the graph. Lists (`[a, b]`, families, the results of `split`) are `ListValue`s. `POISON` stands for the
+A tensor is a node of the graph. Lists (`[a, b]`, families, the results of `split`) are `ListValue`s. An `Instance`
+is what a named call of a block has made. `POISON` stands for the
 value of something already reported as wrong: whatever touches it is silent and poison too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -48,8 +50,39 @@ class Unbound:
     reason: str
 
 
+@dataclass(eq=False, slots=True)
+class Instance:
+    """What one call of a block has made: its parameters and the blocks called in it. The root stands for the text itself.
+
+    Attributes:
+        path: Its name, `encoder.0`, in front of the names of its parameters; empty for the root.
+        values: Its parameters and families by the names they have in the block.
+        children: The blocks called in it, by name.
+        counts: How often each block has been called in it without a name.
+    """
+
+    path: str = ""
+    values: dict[str, Any] = field(default_factory=dict)
+    children: dict[str, Instance] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def join(self, name: str) -> str:
+        """A name within its namespace."""
+        return f"{self.path}.{name}" if self.path else name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundObject:
+    """A dict or an object given to `bind`; `read` gives the value of a field, None when it has none."""
+
+    path: str
+    read: Callable[[str], Any]
+    fields: tuple[str, ...] = ()
+
+
 Value: TypeAlias = (
-    "int | float | bool | str | Dim | DType | MaskKind | RangeValue | Node | ListValue | Poison | Unbound"
+    "int | float | bool | str | Dim | DType | MaskKind | RangeValue | Node | ListValue | Instance | BoundObject"
+    " | Poison | Unbound"
 )
 
 
@@ -90,4 +123,8 @@ def describe(value: Any) -> str:
         return f"the dtype {value}"
     if isinstance(value, RangeValue):
         return "a range"
+    if isinstance(value, Instance):
+        return f"the block instance `{value.path}`"
+    if isinstance(value, BoundObject):
+        return f"the bound object `{value.path}`"
     return f"`{value}`"

@@ -1,0 +1,33 @@
+"""Names with places: `@ "h.{i}.w"` and `as "layer.{i}"`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rlxlang.frontend import ast
+from rlxlang.frontend.context import Context
+from rlxlang.frontend.names import Scope
+
+_NOTHING: Mapping[str, str] = {}
+
+
+def fill(context: Context, template: ast.Template, scope: Scope, given: Mapping[str, str] = _NOTHING) -> str | None:
+    """The name with every place filled; None after an error.
+
+    Args:
+        context: The elaboration.
+        template: The name as written.
+        scope: Where the names of places are looked up: static ints and strings.
+        given: Places that have a value of their own, `{i}` in a family.
+    """
+    known = dict(given)
+    for place in template.placeholders:
+        if place.text in known:
+            continue
+        binding = scope.find(place.text)
+        if binding is None or not isinstance(binding.value, (int, str)) or isinstance(binding.value, bool):
+            context.error("E0126", f"`{{{place.text}}}` is no static int or str here", place.span)
+            return None
+        binding.used = True
+        known[place.text] = str(binding.value)
+    return template.substitute(known)
