@@ -194,6 +194,7 @@ class Branches:
                         part.span,
                         help_="declare it above the `if`",
                     )
+                    inner.bind(part.name.text, POISON)
             if body is not None:
                 self.run_body(body, inner)
         return _Side(inner, since)

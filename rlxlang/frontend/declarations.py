@@ -106,8 +106,11 @@ class Declarations:
                     todo.extend(reversed(self._chosen(part)))
 
     def _bind(self, statement: ast.Bind) -> None:
+        seen: set[str] = set()
         for item in statement.items:
-            if self._fresh(item.name) and self.bindings is not None:
+            again = item.name.text in seen  # which the parser reports
+            seen.add(item.name.text)
+            if not again and self._fresh(item.name) and self.bindings is not None:
                 self.bindings.declare(item, self.scope)
 
     def _static_let(self, statement: ast.Let) -> None:
@@ -349,7 +352,16 @@ class Declarations:
 
 def declared_names(body: ast.Body) -> list[str]:
     """Names that the params and consts in a body declare, those of branches included."""
-    return [n.name.text for n in walk(body) if isinstance(n, (ast.Param, ast.Const))]
+    names: list[str] = []
+    todo = list(reversed(body.statements))
+    while todo:
+        statement = todo.pop()
+        if isinstance(statement, (ast.Param, ast.Const)):
+            names.append(statement.name.text)
+        elif isinstance(statement, ast.If):
+            bodies = [*(b.body for b in statement.branches), *([statement.orelse] if statement.orelse else [])]
+            todo.extend(s for inner in reversed(bodies) for s in reversed(inner.statements))
+    return names
 
 
 def _declares(statement: ast.If) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rlxlang.diagnostics import Span, did_you_mean
+from rlxlang.diagnostics import Label, Span, did_you_mean
 from rlxlang.frontend import ast
 from rlxlang.frontend.calls import Arguments, InstanceName
 from rlxlang.frontend.context import Context
@@ -88,13 +88,16 @@ class Expansion:
             outer.counts[function.name] = count + 1
             named = InstanceName(f"{function.name}_{count}", span, is_template=False)
         path = outer.join(named.text)
-        if named.text in outer.children or path in context.inputs:
+        earlier = outer.children.get(named.text)
+        if earlier is not None:
             help_ = 'inside a `repeat` write its variable into the name: `as "h.{i}"`'
             if named.is_template:
                 help_ = "each call of a block needs a name of its own"
-            context.error("E0212", f"the name `{path}` is used twice", named.span, help_=help_)
+            first = earlier.span
+            others = (Label(first, "first used here"),) if first is not None and first != named.span else ()
+            context.error("E0212", f"the name `{path}` is used twice", named.span, others=others, help_=help_)
             return None
-        instance = outer.children[named.text] = Instance(path)
+        instance = outer.children[named.text] = Instance(path, named.span)
         return instance
 
     def declare(self, statement: ast.Param | ast.Const, scope: Scope) -> None:

@@ -201,7 +201,7 @@ class Modules:
         except (OSError, ValueError) as problem:  # ValueError: a zero byte in the name
             reason = getattr(problem, "strerror", None) or str(problem)
             near = sorted(p.name for p in path.parent.glob("*.rlx")) if path.parent.is_dir() else []
-            help_ = did_you_mean(path.name, near) or did_you_mean(f"{path.name}.rlx", near)
+            help_ = f"did you mean `{path.name}.rlx`?" if f"{path.name}.rlx" in near else did_you_mean(path.name, near)
             help_ = help_ or f"paths start at the folder of the file that uses them: {path.parent}"
             context.error("E0203", f"`{target.value}` cannot be read: {reason}", target.span, help_=help_)
         return None

@@ -56,12 +56,14 @@ class Instance:
 
     Attributes:
         path: Its name, `encoder.0`, in front of the names of its parameters; empty for the root.
+        span: Where it got that name.
         values: Its parameters and families by the names they have in the block.
         children: The blocks called in it, by name.
         counts: How often each block has been called in it without a name.
     """
 
     path: str = ""
+    span: Span | None = None
     values: dict[str, Any] = field(default_factory=dict)
     children: dict[str, Instance] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
