@@ -13,8 +13,8 @@ from rlxlang.frontend.derivatives import gradient
 from rlxlang.frontend.names import Function, Scope
 from rlxlang.frontend.postorder import unwrapped
 from rlxlang.frontend.templates import fill
-from rlxlang.frontend.values import POISON, Instance, ListValue, Poison, Unbound, describe, is_number
-from rlxlang.ir import SURFACES, MaskKind, Node, Surface
+from rlxlang.frontend.values import NONE, POISON, Instance, ListValue, Poison, Unbound, describe, is_number
+from rlxlang.ir import REQUIRED, SURFACES, MaskKind, Node, Surface
 from rlxlang.ops import METHODS
 from rlxlang.types import DTYPES, Dim, TypeProblem
 
@@ -247,8 +247,11 @@ class Calls:
     def _emit(self, surface: Surface, given: Arguments) -> Any:
         names = [p.name for p in surface.parameters]
         positional = [_plain(v) for v in given.positional]
+        for place, parameter in zip(range(len(positional)), surface.parameters, strict=False):
+            if positional[place] is NONE and parameter.default is not REQUIRED:
+                positional[place] = parameter.default
         try:
-            bound = surface.bind(positional, {k: _plain(v) for k, v in given.named.items()})
+            bound = surface.bind(positional, {k: _plain(v) for k, v in given.named.items() if v is not NONE})
         except TypeProblem as problem:
             wrong = next((k for k in given.named if k not in names or k in names[: len(positional)]), "")
             span = given.named_spans.get(wrong, given.span) if problem.code in ("E0221", "E0222") else given.span
@@ -283,6 +286,8 @@ class Calls:
         if len(given.positional) > 2 or set(values) != set(names):
             return context.error("E0220", "`dim` takes a tensor and an axis: `dim(x, 0)`", given.span)
         x, axis = values["x"], values["axis"]
+        if isinstance(x, ListValue) and axis in (0, -1) and not isinstance(axis, bool):
+            return len(x.items)
         if not isinstance(x, Node):
             place = given.place("x", names)
             return context.error("E0304", f"`dim` takes a tensor, not {describe(x)}", place)

@@ -16,6 +16,7 @@ from rlxlang.frontend.indexing import EllipsisItem, NewAxisItem, index_tensor
 from rlxlang.frontend.names import Scope
 from rlxlang.frontend.postorder import postorder, unwrapped
 from rlxlang.frontend.values import (
+    NONE,
     POISON,
     BoundObject,
     Instance,
@@ -34,7 +35,7 @@ OPERATORS = {
     "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "&": "and", "|": "or", "^": "xor",
 }  # fmt: skip
 _BY_OPERATOR = {"&": "bit_and", "|": "bit_or", "^": "bit_xor", "!": "bit_not", "-": "neg"}
-_PREDEFINED = {"inf": inf, "nan": nan, "pi": pi, "true": True, "false": False}
+_PREDEFINED = {"inf": inf, "nan": nan, "pi": pi, "true": True, "false": False, "none": NONE}
 
 
 class Evaluator:
@@ -128,7 +129,7 @@ class Evaluator:
     def _unary(self, node: ast.Unary, operand: Any) -> Any:
         if isinstance(operand, Poison):
             return POISON
-        if is_static(operand):
+        if is_static(operand) and operand is not NONE:
             return statics.unary(node.op, operand)
         if not isinstance(operand, Node):
             return self.context.error(
@@ -139,6 +140,8 @@ class Evaluator:
     def _binary(self, node: ast.Binary, left: Any, right: Any) -> Any:
         if isinstance(left, Poison) or isinstance(right, Poison):
             return POISON
+        if node.op in ("==", "!=") and (left is NONE or right is NONE):
+            return (left is right) == (node.op == "==")  # known now, whatever the other side is
         for side, value in ((node.left, left), (node.right, right)):
             if not isinstance(value, Node) and not is_number(value) and not isinstance(value, str):
                 return self.context.error(

@@ -55,7 +55,7 @@ class RlxLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no type inform
             (words(_WITHIN, suffix=r"(?=\s+[^\s=:;,.)\]])", prefix=r"(?<=\s)"), Keyword),
             (r"\bnew\b(?=\s*[,\]])", Keyword),
             (words(_TYPES, suffix=r"\b", prefix=r"\b"), Keyword.Type),
-            (words(("true", "false", "inf", "nan", "pi"), suffix=r"\b", prefix=r"\b"), Keyword.Constant),
+            (words(("true", "false", "inf", "nan", "pi", "none"), suffix=r"\b", prefix=r"\b"), Keyword.Constant),
             (r"\?[A-Za-z0-9_]*", Name.Variable),
             (rf"0[xX][0-9A-Fa-f_]+?{_SUFFIX}\b", Number.Hex),
             (rf"0[bB][01_]+?{_SUFFIX}\b", Number.Bin),

@@ -1,6 +1,6 @@
 """What expressions of the language evaluate to while a graph is built.
 
-A *static* value is known now: an int, float, bool, str, a `Dim` (a dynamic size used as a number), a `DType`, a `MaskKind`.
+A *static* value is known now: an int, float, bool, str, `none`, a `Dim` (a dynamic size used as a number), a `DType`, a `MaskKind`.
 A tensor is a node of the graph. Lists (`[a, b]`, families, the results of `split`) are `ListValue`s. An `Instance`
 is what a named call of a block has made. `POISON` stands for the
 value of something already reported as wrong: whatever touches it is silent and poison too.
@@ -25,6 +25,16 @@ class Poison:
 
 
 POISON = Poison()
+
+
+class Absent:
+    """The value of `none`: an argument that is not given."""
+
+    def __repr__(self) -> str:
+        return "none"
+
+
+NONE = Absent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,7 @@ class BoundObject:
 
 
 Value: TypeAlias = (
-    "int | float | bool | str | Dim | DType | MaskKind | RangeValue | Node | ListValue | Instance | BoundObject"
+    "int | float | bool | str | Absent | Dim | DType | MaskKind | RangeValue | Node | ListValue | Instance | BoundObject"
     " | Poison | Unbound"
 )
 
@@ -104,7 +114,7 @@ def is_number(value: Any) -> bool:
 
 def is_static(value: Any) -> bool:
     """Whether a value is known while the graph is built."""
-    return isinstance(value, (bool, int, float, str, Dim, DType, MaskKind))
+    return isinstance(value, (bool, int, float, str, Dim, DType, MaskKind, Absent))
 
 
 def describe(value: Any) -> str:
