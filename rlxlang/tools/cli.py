@@ -23,6 +23,7 @@ COMMANDS = {
     "run": "compute the outputs of a model",
     "check": "report errors and warnings of models",
     "fmt": "write models in the canonical layout",
+    "lsp": "serve editors: the language server",
     "summary": "describe a model: parameters, sizes, work, kernels",
     "devices": "list the devices of this machine",
 }

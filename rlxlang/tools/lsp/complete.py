@@ -1,0 +1,399 @@
+"""What can be written at a place: the completion of editors, the REPL and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlxlang.diagnostics import Span
+from rlxlang.frontend import ast
+from rlxlang.frontend.checks import CONFIG_TYPES, DTYPES
+from rlxlang.frontend.initializer_calls import INITIALIZERS
+from rlxlang.ir import SURFACES
+from rlxlang.ops import METHODS
+from rlxlang.resources import stdlib_modules
+from rlxlang.tools.lsp import words
+from rlxlang.tools.lsp.analysis import Analysis, Document
+from rlxlang.tools.lsp.cursor import Bracket, Cursor, cursor_at
+from rlxlang.tools.lsp.hover import declaration
+from rlxlang.tools.lsp.index import FUNCTIONS, Definition
+from rlxlang.tools.lsp.workspace import Workspace
+
+_FORMAL_TYPES = ("int", "float", "bool", "str", "tensor")
+_NAMING = frozenset({"let", "config", "input", "param", "const", "bind", "graph", "fn", "block", "remat"})
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One proposal.
+
+    Attributes:
+        label: What is shown, and what is written unless `insert` says another.
+        kind: `value`, `config`, `param`, `input`, `fn`, `block`, `op`, `option`, `keyword`, `dtype`, `type`, `module`, `constant`,
+            `initializer`, `axis`, `field`, `file`.
+        detail: Its type or form.
+        doc: Its text in Markdown.
+        insert: What is written.
+        snippet: Whether `insert` has places to fill, in the notation of the protocol.
+        rank: Lower ones come first.
+    """
+
+    label: str
+    kind: str
+    detail: str = ""
+    doc: str = ""
+    insert: str = ""
+    snippet: bool = False
+    rank: int = 5
+
+
+def complete(
+    workspace: Workspace, document: Document, offset: int, analysis: Analysis | None = None
+) -> list[Completion]:
+    """The proposals at an offset, best first.
+
+    Args:
+        workspace: For what other texts define.
+        document: The text.
+        offset: The place.
+        analysis: Types are shown when there is one, perhaps of an earlier version of the text.
+    """
+    cursor = cursor_at(document.text, document.trivia, offset)
+    if cursor.in_comment:
+        return []
+    found = {c.label: c for c in reversed(list(_Completer(workspace, document, cursor, analysis).run()))}
+    wanted = cursor.word.lower()
+    fitting = [c for c in found.values() if _fits(c.label.lower(), wanted)]
+    return sorted(fitting, key=lambda c: (not c.label.lower().startswith(wanted), c.rank, c.label))
+
+
+def _fits(label: str, wanted: str) -> bool:
+    """Whether the letters that were typed stand in a label, in order, the first one at its start or after `_`."""
+    if not wanted or label.startswith(wanted):
+        return True
+    letters = iter(label)
+    return wanted[0] in {part[:1] for part in label.split("_")} and all(letter in letters for letter in wanted)
+
+
+class _Completer:
+    def __init__(self, workspace: Workspace, document: Document, cursor: Cursor, analysis: Analysis | None) -> None:
+        self.workspace, self.document, self.cursor, self.analysis = workspace, document, cursor, analysis
+        self.index = document.index
+
+    def run(self) -> Iterable[Completion]:
+        """All proposals for the place, not yet filtered by what has been typed."""
+        cursor = self.cursor
+        keyword, before = cursor.keyword, cursor.before
+        if cursor.in_string is not None:
+            return self._files() if keyword == "use" else ()
+        if cursor.inner == "use":
+            return self._items()
+        if before == "::":
+            return self._path()
+        if before == "." and len(cursor.statement) > 1:
+            return self._methods()
+        if not cursor.statement:
+            return self._keywords()
+        if keyword == "use":
+            return self._modules() if len(cursor.statement) == 1 else ()
+        if before in ("as", "emit") and keyword != "emit":
+            return ()
+        if keyword in ("vjp", "jvp") and len(cursor.statement) == 1:
+            return self._definitions("fn")
+        if keyword in _NAMING and (declared := self._declaring()) is not None:
+            return declared
+        if keyword in ("out", "output", "tap") and not any(t.text == "=" for t in cursor.statement):
+            return self._values()
+        return self._expression()
+
+    # ------------------------------------------------------------------ declarations
+    def _declaring(self) -> Iterable[Completion] | None:
+        """Proposals in the head of a declaration; None where an expression stands."""
+        cursor, keyword = self.cursor, self.cursor.keyword
+        texts = [t.text for t in cursor.statement]
+        if keyword in ("fn", "block", "remat"):
+            bracket = cursor.brackets[-1] if cursor.brackets else None
+            if keyword == "remat" and len(texts) == 1:
+                return _words(("fn", "block"), "keyword", {})
+            if cursor.before == ":" and bracket is not None and bracket.symbol == "(":
+                return _words(_FORMAL_TYPES, "type", words.TYPE_DOCS)
+            return None if "=" in texts else ()
+        if "=" in texts and texts.index("=") > 0:
+            if keyword == "const" and cursor.before == ":" and not cursor.in_brackets:
+                return _words(DTYPES, "dtype", words.DTYPE_DOCS)
+            if keyword == "param" and not cursor.in_brackets:
+                return [*_initializers(), *self._expression()]
+            return None
+        if keyword == "config":
+            return _words(CONFIG_TYPES, "type", words.TYPE_DOCS) if cursor.before == ":" else ()
+        if keyword in ("input", "param") and cursor.inner == "[":
+            first = cursor.before == "[" and ":" in texts
+            return [
+                *(_words(DTYPES, "dtype", words.DTYPE_DOCS, rank=4) if first else ()),
+                *self._axes(),
+                *self._sizes(),
+            ]
+        return ()
+
+    def _sizes(self) -> Iterator[Completion]:
+        """What may stand in a shape: configs and other static values."""
+        for completion in self._values():
+            if completion.kind in ("config", "value", "module"):
+                yield completion
+        yield from self._ops(("dim",))
+
+    def _axes(self) -> list[Completion]:
+        return [Completion(name, "axis", "a dynamic axis", rank=2) for name in self.index.axes()]
+
+    # ------------------------------------------------------------------ statements
+    def _keywords(self) -> Iterator[Completion]:
+        containers = self.cursor.containers
+        innermost = next((c for c in reversed(containers) if c not in ("if", "else")), "")
+        allowed: tuple[str, ...]
+        if not containers:
+            allowed = words.AT_TOP
+        elif innermost in ("fn", "vjp", "jvp"):
+            allowed = words.IN_FUNCTION
+        elif innermost in ("block", "remat"):
+            allowed = words.IN_BLOCK
+        elif innermost == "scan":
+            allowed = words.IN_SCAN
+        else:
+            allowed = (*words.IN_LOOP, "param", "const") if not innermost else words.IN_LOOP
+        if "graph" in allowed and self.document.module.statements:
+            first = self.document.module.statements[0]
+            allowed = tuple(w for w in allowed if w != "graph" or self.cursor.offset <= first.span.start)
+        if containers and containers[-1] in ("if", "else"):
+            allowed = tuple(w for w in allowed if w not in ("return", "emit"))
+        for rank, word in enumerate(allowed):
+            doc, snippet = words.STATEMENTS[word]
+            yield Completion(word, "keyword", doc, insert=snippet, snippet=True, rank=rank)
+
+    # ------------------------------------------------------------------ modules
+    def _modules(self) -> Iterator[Completion]:
+        for name in stdlib_modules():
+            yield Completion(name, "module", f"stdlib module `{name}`", rank=1)
+        yield Completion("init", "module", "initialisers", rank=2)
+
+    def _files(self) -> Iterator[Completion]:
+        typed = self.cursor.in_string or ""
+        folder = self.document.folder / typed.rpartition("/")[0]
+        try:
+            entries = sorted(folder.iterdir())
+        except (OSError, ValueError):
+            return
+        own = Path(self.document.path)
+        for entry in entries:
+            if entry.suffix == ".rlx" and entry != own:
+                yield Completion(entry.name, "file", str(entry), rank=1)
+            elif entry.is_dir() and not entry.name.startswith("."):
+                yield Completion(f"{entry.name}/", "file", str(entry), rank=2)
+
+    def _items(self) -> Iterator[Completion]:
+        """Inside the braces of a `use` statement."""
+        bracket = self.cursor.brackets[-1]
+        tokens = self.cursor.statement
+        target = next((t for t in tokens if t.text not in ("use",) and t.kind in ("name", "string")), None)
+        if target is None or self.cursor.before == "as":
+            return
+        taken = {t.text for t in tokens if t.start > target.start}
+        node = _target(target.text, target.kind, self.document)
+        yield from (c for c in self._exports(node) if c.label not in taken)
+        if target.text == "init" and bracket.symbol == "use":
+            yield from (c for c in _initializers() if c.label not in taken)
+
+    def _path(self) -> Iterator[Completion]:
+        """After `::`."""
+        tokens = self.cursor.statement
+        head = tokens[-2] if len(tokens) > 1 else None
+        if head is None:
+            return
+        if head.text == "DType":
+            yield from _words(DTYPES, "dtype", words.DTYPE_DOCS)
+        elif head.text == "MaskKind":
+            yield from _words(("Causal", "None", "SlidingWindow"), "constant", words.CONSTANT_DOCS)
+        elif head.text == "init":
+            yield from _initializers()
+        elif self.cursor.keyword == "use":
+            yield from self._exports(_target(head.text, head.kind, self.document))
+        else:
+            module = next((d for d in self.index.of_kind("module") if d.name == head.text), None)
+            if module is not None:
+                yield from self._exports(module.target)
+
+    def _exports(self, target: ast.Ref | ast.Str | None) -> Iterator[Completion]:
+        for definition in self.workspace.exports(target, self.document.path).values():
+            yield self._definition(definition, rank=1)
+
+    # ------------------------------------------------------------------ expressions
+    def _methods(self) -> Iterator[Completion]:
+        """After a point: methods, and what an instance of a block holds."""
+        receiver = self.cursor.statement[-2]
+        if receiver.kind == "name":
+            instances = [d for d in self.index.visible(self.cursor.offset) if d.name == receiver.text]
+            if any(d.kind == "instance" for d in instances) and not any(d.kind != "instance" for d in instances):
+                for definition in self._fields(instances[0]).values():
+                    yield self._definition(definition, rank=0, kind="field")
+                return
+        for definition in self._functions():
+            node = definition.node
+            if isinstance(node, (ast.Fn, ast.Block)) and node.formals:
+                yield self._definition(definition, rank=2)
+        names = {**{n: s for n, s in SURFACES.items() if s.method}, **METHODS}
+        yield from self._ops(sorted(n for n in names if n.isidentifier()), method=True)
+        yield from self._ops(("dim",), method=True)
+
+    def _fields(self, instance: Definition) -> dict[str, Definition]:
+        if instance.callee is None:
+            return {}
+        blocks = self.workspace.resolve(instance.callee, self.document)
+        return blocks[0].fields if blocks else {}
+
+    def _expression(self) -> Iterator[Completion]:
+        cursor = self.cursor
+        call = cursor.call
+        own_level = call is not None and cursor.brackets[-1] is call
+        if call is not None and own_level and cursor.before == ":" and call.given:
+            kind = self._option_kind(call)
+            if kind == "bool":
+                yield from _words(("true", "false"), "constant", {}, rank=0)
+            elif kind == "dtype":
+                yield from _words(DTYPES, "dtype", words.DTYPE_DOCS, rank=0)
+            elif kind == "mask":
+                for name in ("Causal", "None", "SlidingWindow"):
+                    yield Completion(f"MaskKind::{name}", "constant", doc=words.CONSTANT_DOCS[name], rank=0)
+        if call is not None and own_level and cursor.before in ("(", ","):
+            yield from self._options(call)
+        if call is not None and call.callee[-1] in ("cast", "zeros", "ones", "full"):
+            yield from _words(DTYPES, "dtype", words.DTYPE_DOCS, rank=2)
+        yield from self._values()
+        for definition in self._functions():
+            yield self._definition(definition, rank=3)
+        for definition in self.index.of_kind("module"):
+            yield Completion(definition.name, "module", declaration(definition, []), rank=3)
+        yield from self._ops(sorted(n for n in SURFACES if n.isidentifier()))
+        yield from self._ops(("dim", "grad"))
+        yield from self._axes()
+        yield from _words(
+            words.CONSTANT_DOCS, "constant", words.CONSTANT_DOCS, rank=6, only=("true", "false", "inf", "nan", "pi")
+        )
+        yield from _words(DTYPES, "dtype", words.DTYPE_DOCS, rank=7)
+        yield from _words(("MaskKind", "DType"), "constant", {}, rank=7)
+
+    def _options(self, call: Bracket) -> Iterator[Completion]:
+        """Arguments of a call that may be given by name and are not given yet."""
+        name = call.callee[-1]
+        definition = self._function(call.callee)
+        if definition is not None:
+            for text in definition.formals:
+                if text not in call.given:
+                    formal = definition.formals[text].node
+                    detail = words.formal_text(formal) if isinstance(formal, ast.Formal) else ""
+                    yield Completion(f"{text}:", "option", detail, insert=f"{text}: ", rank=1)
+        elif name in INITIALIZERS and self.cursor.keyword == "param":
+            for text in INITIALIZERS[name]:
+                if text not in call.given:
+                    yield Completion(f"{text}:", "option", insert=f"{text}: ", rank=1)
+        else:
+            first = call.commas + (1 if call.method else 0)
+            surface = words.surface_of(name, method=call.method)
+            for place, parameter in enumerate(surface.parameters if surface else ()):
+                if place >= first and parameter.kind not in ("tensor", "tensors") and parameter.name not in call.given:
+                    label, detail = f"{parameter.name}:", words.parameter_text(parameter)
+                    doc = words.kind_text(parameter)
+                    yield Completion(label, "option", detail, doc, insert=f"{parameter.name}: ", rank=1)
+
+    def _option_kind(self, call: Bracket) -> str:
+        surface = words.surface_of(call.callee[-1], method=call.method)
+        given = call.given[-1]
+        return next((p.kind for p in surface.parameters if p.name == given), "") if surface is not None else ""
+
+    def _function(self, path: tuple[str, ...]) -> Definition | None:
+        return function_named(self.workspace, self.document, path)
+
+    def _functions(self) -> Iterator[Definition]:
+        """Fns and blocks in sight, imported ones included."""
+        for definition in self.index.of_kind("fn", "block"):
+            yield definition
+        for definition in self.index.of_kind("import"):
+            yield from (d for d in self.workspace.resolve(definition, self.document) if d.kind in FUNCTIONS)
+        for target in self.index.wildcards:
+            yield from (d for d in self.workspace.exports(target, self.document.path).values() if d.kind in FUNCTIONS)
+
+    def _definitions(self, *kinds: str) -> list[Completion]:
+        return [self._definition(d, rank=1) for d in self.index.of_kind(*kinds)]
+
+    def _values(self) -> Iterator[Completion]:
+        """Values in sight."""
+        for definition in self.index.visible(self.cursor.offset):
+            if definition.kind in FUNCTIONS or definition.kind == "module":
+                continue
+            found = definition
+            if definition.kind == "import":
+                outside = self.workspace.resolve(definition, self.document)
+                if not outside or outside[0].kind in FUNCTIONS:
+                    continue
+                found = outside[0]
+            yield self._definition(found, rank=1 if found.owner is not None else 2, label=definition.name)
+        for target in self.index.wildcards:
+            for definition in self.workspace.exports(target, self.document.path).values():
+                if definition.kind not in FUNCTIONS:
+                    yield self._definition(definition, rank=3)
+
+    def _definition(self, definition: Definition, *, rank: int, kind: str = "", label: str = "") -> Completion:
+        types = self.analysis.types_in(self.document, definition) if self.analysis is not None else []
+        own = definition.kind if definition.kind in ("config", "param", "input", "fn", "block") else "value"
+        return Completion(
+            label or definition.name, kind or own, declaration(definition, types), definition.doc, rank=rank
+        )
+
+    def _ops(self, names: Iterable[str], *, method: bool = False) -> Iterator[Completion]:
+        for name in names:
+            form = words.op_form(name, method=method)
+            if form is not None:
+                yield Completion(name, "op", form[0], form[1], rank=5)
+
+
+def function_named(workspace: Workspace, document: Document, path: tuple[str, ...]) -> Definition | None:
+    """The fn or block that a call of a path means; None for ops and unknown names."""
+    index = document.index
+    if len(path) > 1:
+        module = next((d for d in index.of_kind("module") if d.name == path[0]), None)
+        found = None if module is None else workspace.exports(module.target, document.path).get(path[-1])
+        return found if found is not None and found.kind in FUNCTIONS else None
+    name = path[0]
+    for definition in index.of_kind("fn", "block"):
+        if definition.name == name:
+            return definition
+    for definition in index.of_kind("import"):
+        if definition.name == name:
+            return next((d for d in workspace.resolve(definition, document) if d.kind in FUNCTIONS), None)
+    for target in index.wildcards:
+        found = workspace.exports(target, document.path).get(name)
+        if found is not None and found.kind in FUNCTIONS:
+            return found
+    return None
+
+
+def _words(
+    names: Iterable[str], kind: str, docs: Any, *, rank: int = 1, only: tuple[str, ...] | None = None
+) -> list[Completion]:
+    return [Completion(n, kind, doc=docs.get(n, ""), rank=rank) for n in names if only is None or n in only]
+
+
+def _initializers() -> list[Completion]:
+    found = []
+    for name in INITIALIZERS:
+        form, doc = words.initializer_form(name)
+        found.append(Completion(name, "initializer", form, doc, rank=1))
+    return found
+
+
+def _target(text: str, kind: str, document: Document) -> ast.Ref | ast.Str:
+    """The target of a `use` statement from its token."""
+    span = Span(source=document.source, start=0, end=0)
+    if kind == "string":
+        return ast.Str(span, text[1:-1])
+    return ast.Ref(span, (ast.Name(span, text),))
