@@ -35,7 +35,7 @@ def check(
     *arrays: Values,
     rng: np.random.Generator,
     positive: Sequence[str] = (),
-    derivative: bool = True,
+    derivative: str = "reference",
     factor: float = 1.0,
 ) -> rlx.Func:
     """Check a text: names of parameters, values on every device for every set of arrays, derivatives for the first.
@@ -47,7 +47,7 @@ def check(
         arrays: Values of the inputs; several sets try several sizes with one compiled program.
         rng: Draws parameters and directions.
         positive: Parameters that are drawn positive.
-        derivative: Whether to check derivatives with respect to all float inputs and parameters.
+        derivative: The device that computes the reverse derivatives, for all float inputs and parameters; empty for no derivatives.
         factor: Widens the tolerance of values.
 
     Returns:
@@ -64,7 +64,7 @@ def check(
         for given in narrow:
             _close(compiled.run(given), _tuple(oracle(_wide({**given, **params}))), factor, device)
     if derivative:
-        _derivatives(func, {**narrow[0], **params}, oracle, rng)
+        _derivatives(func, {**narrow[0], **params}, oracle, derivative, rng)
     return func
 
 
@@ -91,7 +91,9 @@ def _close(results: Sequence[Array], expected: Sequence[Array], factor: float, d
         )
 
 
-def _derivatives(func: rlx.Func, values: Values, oracle: Callable[[Values], Any], rng: np.random.Generator) -> None:
+def _derivatives(
+    func: rlx.Func, values: Values, oracle: Callable[[Values], Any], device: str, rng: np.random.Generator
+) -> None:
     """Forward and reverse mode along one random direction, against differences of the oracle."""
     wrt = [n for n, a in values.items() if a.dtype == np.float32]
     wide = _wide(values)
@@ -114,7 +116,7 @@ def _derivatives(func: rlx.Func, values: Values, oracle: Callable[[Values], Any]
     cotangents = [rng.standard_normal(np.shape(e)) for e in smooth]
     named = [n for n, is_float in zip(outputs, floats, strict=True) if is_float]
     given = {f"ct_{n}": c.astype(np.float32) for n, c in zip(named, cotangents, strict=True)}
-    reverse = func.vjp(wrt).run_on("cpu", {**inputs, **given})[len(outputs) :]
+    reverse = func.vjp(wrt).run_on(device, {**inputs, **given})[len(outputs) :]
     pairing = sum(float(np.sum(r * directions[n])) for n, r in zip(wrt, reverse, strict=True))
     right_pairing = sum(float(np.sum(c * e)) for c, e in zip(cotangents, smooth, strict=True))
     size = sum(float(np.sum(np.abs(c * e))) for c, e in zip(cotangents, smooth, strict=True))

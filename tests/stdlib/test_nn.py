@@ -102,7 +102,15 @@ def test_mlp(rng: Rng) -> None:
             h = act(h @ v[f"net.layers.{i}.w"] + v[f"net.layers.{i}.b"])
         return np.asarray(h)
 
-    func = check(text, names, oracle, {"x": rng.standard_normal((3, 4))}, {"x": rng.standard_normal((9, 4))}, rng=rng)
+    func = check(
+        text,
+        names,
+        oracle,
+        {"x": rng.standard_normal((3, 4))},
+        {"x": rng.standard_normal((9, 4))},
+        rng=rng,
+        derivative="cpu",
+    )
     assert rlx.loads("use nn; input x: [4]; out y = nn::mlp(x, [2], bias: false);").param_names() == [
         "mlp_0.layers.0.w"
     ]
