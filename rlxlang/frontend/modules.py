@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rlxlang.frontend.declarations import Declarations
 from rlxlang.frontend.expressions import Evaluator
 from rlxlang.frontend.initializer_calls import INITIALIZERS
 from rlxlang.frontend.names import Function, Scope, Unit
-from rlxlang.frontend.parse import parse_module
+from rlxlang.frontend.parse import ParseResult, parse_module
 from rlxlang.frontend.rules_text import attach_rule
 from rlxlang.frontend.values import Unbound
 from rlxlang.ir import SURFACES
@@ -221,7 +222,7 @@ class Modules:
     def _unit(self, source: Source, name: str, folder: Path | None) -> Unit | None:
         """Read a text that is used: its functions, and its configs and consts with their own values."""
         context = self.context
-        parsed = parse_module(source)
+        parsed = parse_module(source) if folder is not None else _library_text(source.name, source.text)
         context.collector.extend(d for d in parsed.diagnostics if d.is_error)
         if parsed.module is None:
             return None
@@ -239,6 +240,12 @@ class Modules:
         for function in unit.functions.values():
             function.scope = declarations.local
         return unit
+
+
+@lru_cache(maxsize=64)
+def _library_text(name: str, text: str) -> ParseResult:
+    """A module of the standard library, parsed once in a process."""
+    return parse_module(Source(name, text))
 
 
 def _values(unit: Unit) -> list[str]:
