@@ -112,7 +112,7 @@ def test_a_rule_comes_with_its_fn(folder: Path) -> None:
         ('use "lib/block.rlx";', "E0203", '"lib/block.rlx"', "blocks.rlx"),
         ('use "lib/blocks";', "E0203", '"lib/blocks"', "blocks.rlx"),
         ('use "lib";', "E0203", '"lib"', ""),
-        ("use nnn;", "E0203", "nnn", '"nnn.rlx"'),
+        ("use zzq;", "E0203", "zzq", '"zzq.rlx"'),
         ("use a::b::c;", "E0203", "a::b::c", ""),
         ('use "lib/blocks.rlx"::{twise};', "E0204", "twise", "twice"),
         ('use "lib/blocks.rlx"::{unseen};', "E0204", "unseen", ""),
