@@ -37,17 +37,19 @@ def repairs(document: Document, diagnostic: Diagnostic) -> list[Repair]:
 
 
 def _nearest_names(diagnostic: Diagnostic, span: Span) -> list[Repair]:
-    """`did you mean …?`: the wrong name is the first one that the message quotes."""
-    wrong = _QUOTED.search(diagnostic.message)
+    """`did you mean …?`: the wrong name is one that the message quotes."""
     help_ = next((h for h in diagnostic.helps if h.startswith("did you mean ")), None)
-    if wrong is None or help_ is None:
-        return []
-    match = re.search(rf"(?<![A-Za-z0-9_]){re.escape(wrong[1])}(?![A-Za-z0-9_])", span.text)
-    if match is None:
+    words = () if help_ is None else _QUOTED.findall(diagnostic.message)
+    match = next((m for word in words if (m := _whole_word(word).search(span.text)) is not None), None)
+    if help_ is None or match is None:
         return []
     place = Span(source=span.source, start=span.start + match.start(), end=span.start + match.end())
     names = _QUOTED.findall(help_)
     return [Repair(f"Replace by `{name}`", (Edit(place, name),), len(names) == 1) for name in names]
+
+
+def _whole_word(word: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![A-Za-z0-9_]){re.escape(word)}(?![A-Za-z0-9_])")
 
 
 def _missing_module(document: Document, diagnostic: Diagnostic) -> list[Repair]:
@@ -81,7 +83,7 @@ def _one_edit(document: Document, diagnostic: Diagnostic, span: Span) -> Repair 
     instead = _REPLACEMENTS.get(written)
     if instead is None:
         return None
-    if diagnostic.code == "E0111" and text in ("`and` is not an operator", "`or` is not an operator"):
+    if written in ("and", "or") and diagnostic.code in ("E0101", "E0111"):
         return Repair(f"Write `{instead}`", (Edit(span, instead),))
     if diagnostic.code == "E0112" and text.startswith(("an option is written with", "a slice is written with")):
         return Repair(f"Write `{instead}`", (Edit(span, instead),), preferred=True)

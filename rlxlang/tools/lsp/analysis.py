@@ -14,8 +14,8 @@ from rlxlang.frontend import ast
 from rlxlang.frontend.elaborate import elaborate_parsed
 from rlxlang.frontend.parse import ParseResult, parse_module
 from rlxlang.frontend.trivia import Trivia, scan
-from rlxlang.frontend.values import ListValue, Poison, Unbound
-from rlxlang.frontend.walk import walk
+from rlxlang.frontend.values import Absent, BoundObject, Instance, ListValue, Poison, Unbound
+from rlxlang.frontend.walk import strip_groups, walk
 from rlxlang.ir import MaskKind, Node
 from rlxlang.tools.lsp.index import Definition, Index
 from rlxlang.tools.lsp.resolve import index_module
@@ -53,17 +53,18 @@ class Document:
         self.module = self.parsed.module or ast.Module(whole, self.source, (), ())
         self.trivia: Trivia = scan(self.source)
         self.index: Index = index_module(self.module)
-        self._calls: dict[int, ast.Call | ast.Method] | None = None
+        self._named: dict[int, ast.Node] | None = None
 
-    def call_of(self, name: Span) -> ast.Call | ast.Method | None:
-        """The call whose function or method is named at a span."""
-        if self._calls is None:
-            self._calls = {}
+    def expression_of(self, name: Span) -> ast.Node | None:
+        """The call, method call or field whose name stands at a span; with the `as` that names it."""
+        if self._named is None:
+            self._named = {}
             for node in walk(self.module):
-                if isinstance(node, (ast.Call, ast.Method)):
-                    called = node.name if isinstance(node, ast.Method) else node.func.path[-1]
-                    self._calls[called.span.start] = node
-        return self._calls.get(name.start)
+                inner = strip_groups(node.call) if isinstance(node, ast.Named) else node
+                if isinstance(inner, (ast.Call, ast.Method, ast.Field)):
+                    called = inner.func.path[-1] if isinstance(inner, ast.Call) else inner.name
+                    self._named.setdefault(called.span.start, node)
+        return self._named.get(name.start)
 
     @property
     def folder(self) -> Path:
@@ -91,8 +92,8 @@ class Analysis:
 
     def values(self, definition: Definition) -> list[Any]:
         """What a definition was bound to, in order; several for a fn that is called or a loop that is unrolled."""
-        for span in (definition.span, definition.node.span):
-            found = self._bindings.get((span.start, span.end, definition.name))
+        for span in (definition.span, definition.node.span, definition.bound_at):
+            found = None if span is None else self._bindings.get((span.start, span.end, definition.name))
             if found:
                 return found
         return []
@@ -156,7 +157,9 @@ def analyse(
 
     try:
         elaborated = elaborate_parsed(document.parsed, base_path=document.folder, read=recorded, observe=observe)
-        analysis.diagnostics = elaborated.diagnostics
+        analysis.diagnostics = tuple(
+            d for d in elaborated.diagnostics if d.code != "E0605" or not _is_library(document)
+        )
     except Stopped:
         if cancelled is not None and cancelled.is_set():
             raise
@@ -175,11 +178,21 @@ def analyse(
     return analysis
 
 
+def _is_library(document: Document) -> bool:
+    """Whether a text has only what other texts may use; it needs no output then."""
+    kinds = (ast.Graph, ast.Use, ast.Config, ast.Const, ast.Fn, ast.Block, ast.Vjp, ast.Jvp)
+    statements = document.module.statements
+    return all(isinstance(s, kinds) for s in statements) and any(isinstance(s, (ast.Fn, ast.Block)) for s in statements)
+
+
 # ------------------------------------------------------------------------------------------------ values as text
 
 
 def shown(values: list[Any]) -> list[str]:
     """The distinct types among values, in order."""
+    if len(values) > 1 and all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        numbers = list(dict.fromkeys(str(value) for value in values))
+        return [f"int = {', '.join(numbers[:3])}{', …' if len(numbers) > 3 else ''}"]
     return list(dict.fromkeys(text for value in values if (text := type_text(value))))
 
 
@@ -209,6 +222,12 @@ def type_text(value: Any) -> str:
             inner = shown(list(value.items[:64]))
             count = len(value.items)
             return f"{count} × {inner[0]}" if len(inner) == 1 else f"({', '.join(inner[:6])})" if inner else "[]"
+        case Absent():
+            return "none"
+        case Instance():
+            return "block instance"
+        case BoundObject():
+            return "bound object"
         case Poison() | Unbound() | None:
             return ""
     return type(value).__name__

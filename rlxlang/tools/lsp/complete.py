@@ -19,6 +19,7 @@ from rlxlang.tools.lsp.analysis import Analysis, Document
 from rlxlang.tools.lsp.cursor import Bracket, Cursor, cursor_at
 from rlxlang.tools.lsp.hover import declaration
 from rlxlang.tools.lsp.index import FUNCTIONS, Definition
+from rlxlang.tools.lsp.resolve import CONSTANTS
 from rlxlang.tools.lsp.workspace import Workspace
 
 _FORMAL_TYPES = ("int", "float", "bool", "str", "tensor")
@@ -98,7 +99,7 @@ class _Completer:
             return self._keywords()
         if keyword == "use":
             return self._modules() if len(cursor.statement) == 1 else ()
-        if before in ("as", "emit") and keyword != "emit":
+        if before == "as":
             return ()
         if keyword in ("vjp", "jvp") and len(cursor.statement) == 1:
             return self._definitions("fn")
@@ -145,7 +146,7 @@ class _Completer:
         yield from self._ops(("dim",))
 
     def _axes(self) -> list[Completion]:
-        return [Completion(name, "axis", "a dynamic axis", rank=2) for name in self.index.axes()]
+        return [Completion(name, "axis", "a dynamic axis", rank=4) for name in self.index.axes()]
 
     # ------------------------------------------------------------------ statements
     def _keywords(self) -> Iterator[Completion]:
@@ -276,9 +277,7 @@ class _Completer:
         yield from self._ops(sorted(n for n in SURFACES if n.isidentifier()))
         yield from self._ops(("dim", "grad"))
         yield from self._axes()
-        yield from _words(
-            words.CONSTANT_DOCS, "constant", words.CONSTANT_DOCS, rank=6, only=("true", "false", "inf", "nan", "pi")
-        )
+        yield from _words(words.CONSTANT_DOCS, "constant", words.CONSTANT_DOCS, rank=6, only=CONSTANTS)
         yield from _words(DTYPES, "dtype", words.DTYPE_DOCS, rank=7)
         yield from _words(("MaskKind", "DType"), "constant", {}, rank=7)
 
@@ -297,7 +296,7 @@ class _Completer:
                 if text not in call.given:
                     yield Completion(f"{text}:", "option", insert=f"{text}: ", rank=1)
         else:
-            first = call.commas + (1 if call.method else 0)
+            first = call.commas - len(call.given) + int(call.method)  # how many are given by position
             surface = words.surface_of(name, method=call.method)
             for place, parameter in enumerate(surface.parameters if surface else ()):
                 if place >= first and parameter.kind not in ("tensor", "tensors") and parameter.name not in call.given:

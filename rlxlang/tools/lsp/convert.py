@@ -56,10 +56,10 @@ _SYMBOL_KINDS = {
 
 
 def path_of(uri: str) -> str:
-    """The file of a URI; the URI itself for texts that are no files."""
+    """The file of a URI; for a text that is no file the URI as if it were the name of one."""
     parts = urlsplit(uri)
     if parts.scheme != "file":
-        return uri
+        return key_of(uri)
     return key_of(url2pathname(f"//{parts.netloc}{parts.path}" if parts.netloc else parts.path))
 
 

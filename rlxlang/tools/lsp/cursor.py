@@ -58,7 +58,7 @@ class Cursor:
 
     Attributes:
         offset: The place.
-        word: The start of the name that is being typed.
+        word: The start of the name that is being typed, in a string of its last part after `/`.
         statement: Tokens of the present statement before the word.
         brackets: Open brackets, outermost first.
         in_comment: Whether it is in a comment.
@@ -130,8 +130,9 @@ def cursor_at(text: str, trivia: Trivia, offset: int) -> Cursor:
     word = match[0] if match else ""
     tokens = [Token(m.lastgroup or "", m[0], m.start()) for m in _TOKEN.finditer(before)]
     if tokens and tokens[-1].kind == "string" and not _is_closed(tokens[-1].text):
-        cursor = _read(tokens[:-1], before, offset, "")
-        cursor.in_string = tokens[-1].text[1:]
+        typed = tokens[-1].text[1:]
+        cursor = _read(tokens[:-1], before, offset, typed.rpartition("/")[2])
+        cursor.in_string = typed
         return cursor
     if tokens and word and tokens[-1].start + len(tokens[-1].text) == offset:
         tokens.pop()

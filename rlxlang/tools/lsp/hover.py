@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from rlxlang.diagnostics import Span
 from rlxlang.frontend import ast
@@ -55,7 +56,7 @@ def describe(workspace: Workspace, analysis: Analysis, occurrence: Definition | 
             parts.append("gives " + " or ".join(f"`{r}`" for r in results[:4]))
     home = definition.span.source.name
     if home != document.path:
-        parts.append(f"in {home}")
+        parts.append(f"in `{Path(home).name}`")
     return "\n\n".join(parts)
 
 
@@ -93,7 +94,7 @@ def _types(
     workspace: Workspace, analysis: Analysis, occurrence: Definition | Use, definition: Definition, document: Document
 ) -> list[str]:
     if isinstance(occurrence, Use) and occurrence.role in ("value", "field"):
-        here = shown(analysis.expression(occurrence.span))
+        here = shown(analysis.expression(occurrence.span) or _call_values(analysis, occurrence))
         if here and definition.kind != "config":
             return here
     found = analysis.types(definition)
@@ -134,8 +135,8 @@ def _builtin(analysis: Analysis, use: Use) -> str:
 
 
 def _call_values(analysis: Analysis, use: Use) -> list[object]:
-    """What the call of a name gave."""
-    call = analysis.document.call_of(use.span)
+    """What the call of a name, or the field of that name, gave."""
+    call = analysis.document.expression_of(use.span)
     return [] if call is None else analysis.expression(call.span)
 
 

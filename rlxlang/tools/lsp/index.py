@@ -34,6 +34,7 @@ class Definition:
         owner: The fn or block around it.
         target: For a `module` or `import`: the module or file of the `use` statement.
         item: For an `import`: the name it has in its own file.
+        bound_at: The place by which elaboration knows it, when that is neither the name nor the node.
         callee: For an `instance`: the use of the block's name.
         formals: For a fn or block: its parameters by name.
         fields: For a block: what can be read of an instance of it, `fc.w`.
@@ -48,6 +49,7 @@ class Definition:
     owner: Definition | None = None
     target: ast.Ref | ast.Str | None = None
     item: str = ""
+    bound_at: Span | None = None
     callee: Use | None = None
     formals: dict[str, Definition] = field(default_factory=dict)
     fields: dict[str, Definition] = field(default_factory=dict)

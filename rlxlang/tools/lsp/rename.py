@@ -59,7 +59,7 @@ def rename(workspace: Workspace, document: Document, offset: int, name: str) -> 
         name = f"?{name}"
     if not (_AXIS if is_axis else _NAME).fullmatch(name) or name == "_":
         raise Refused(f"`{name}` is not a name")
-    if not is_axis and (name in UNBINDABLE or name in DTYPES):
+    if not is_axis and (name in UNBINDABLE or name in DTYPES or name == "none"):
         raise Refused(f"`{name}` is a word of the language")
     if name == occurrence.name:
         return []

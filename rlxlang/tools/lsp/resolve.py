@@ -16,7 +16,7 @@ from rlxlang.frontend.walk import strip_groups, walk
 from rlxlang.ir import SURFACES
 from rlxlang.tools.lsp.index import Definition, Index, Use
 
-CONSTANTS = ("true", "false", "inf", "nan", "pi")
+CONSTANTS = ("true", "false", "inf", "nan", "pi", "none")
 BUILTIN_CALLS = ("dim", "grad")
 _ELEMENT = re.compile(r"(.+)_[0-9]+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -155,7 +155,7 @@ class _Resolver:
         kind = "bind" if isinstance(node, ast.BindItem) else type(node).__name__.lower()
         definition = self._define(name, kind, node, self.extent, doc=doc or getattr(node, "doc", ""))
         self.declared[-1].setdefault(name.text, definition)
-        if self.owner is not None:
+        if self.owner is not None and isinstance(node, ast.Param):
             self.owner.fields.setdefault(name.text, definition)
 
     # ------------------------------------------------------------------ statements
@@ -317,9 +317,11 @@ class _Resolver:
             self.index.links += [(made, m) for m in _flat((join,)) if m is not made]
             env[name] = (join,)
         for part, meaning in emitted:
-            self._bind((part.name,), "emit", part, env)
+            visible = (statement.span.end, outside[1])
+            made = self._define(part.name, "emit", part, visible, bound_at=statement.span)
+            env[part.name.text] = (made,)
             if part.name.span == part.value.span:  # `emit y;`: both are called y
-                self.index.links += [(m, e) for m in _flat(meaning) for e in _flat(env[part.name.text])]
+                self.index.links += [(m, made) for m in _flat(meaning)]
 
     def _if(self, statement: ast.If, env: _Env) -> None:
         ends: list[_Env] = []

@@ -337,8 +337,7 @@ def _edits(server: RlxServer) -> None:
         document = ls.document(params.text_document.uri)
         offset = ls.convert.offset(document, params.position)
         found = complete(ls.texts, document, offset, ls.texts.latest(document.path))
-        word = cursor_at(document.text, document.trivia, offset)
-        typed = len((word.in_string or "").rpartition("/")[2]) if word.in_string is not None else len(word.word)
+        typed = len(cursor_at(document.text, document.trivia, offset).word)
         place = lsp.Range(ls.convert.position(document.source, offset - typed), params.position)
         return lsp.CompletionList(False, [ls.convert.completion(document, c, place, ls.snippets) for c in found])
 

@@ -56,6 +56,7 @@ TYPE_DOCS = {
 }  # fmt: skip
 CONSTANT_DOCS = {
     "true": "", "false": "", "inf": "infinity", "nan": "not a number", "pi": "3.14159…",
+    "none": "an argument that is not given",
     "Causal": "attention mask: a query sees keys up to its own position", "None": "attention without a mask",
     "SlidingWindow": "attention mask: the last w + 1 keys",
 }  # fmt: skip

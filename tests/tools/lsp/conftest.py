@@ -34,7 +34,8 @@ class Client:
         self.texts: dict[str, str] = {}
         self.messages: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.diagnostics: dict[str, list[tuple[int, list[Any]]]] = {}
-        threading.Thread(target=self._listen, daemon=True).start()
+        self.listener = threading.Thread(target=self._listen, daemon=True)
+        self.listener.start()
         general = {} if encodings is None else {"positionEncodings": encodings}
         item = {"snippetSupport": snippets}
         capabilities = {"general": general, "textDocument": {"completion": {"completionItem": item}}}
@@ -178,7 +179,8 @@ class Client:
         """End the process, whatever its state."""
         self.process.kill()
         self.process.wait(PATIENCE)
-        for stream in (self.process.stdin, self.process.stderr):
+        self.listener.join(PATIENCE)
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()
 
