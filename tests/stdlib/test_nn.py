@@ -311,3 +311,28 @@ def test_residual_layers(rng: Rng) -> None:
     start = rlx.loads(text).init_params(seed=0)
     np.testing.assert_array_equal(start.param_binding("ls.gamma"), np.full(4, 0.5, np.float32))
     np.testing.assert_array_equal(start.param_binding("hw.gate_b"), np.full(4, -2, np.float32))
+
+
+def test_dropout_of_mlp_and_drop_path(rng: Rng) -> None:
+    text = """use nn;
+    input x: [?b, 3, 2];
+    out a = nn::mlp(x, [400, 1], "none", drop: 0.25) as net;
+    out b = nn::drop_path(x, 0.25);
+    out c = nn::drop_path(x, 0.0);"""
+    func = rlx.loads(text)
+    # A network that counts the survivors of one dropout: every hidden entry is 1.
+    params = {n: np.zeros(func.param_shape_of(n) or (), np.float32) for n in func.param_names()}
+    params["net.layers.0.b"] += 1
+    params["net.layers.1.w"] += 1
+    x = (rng.standard_normal((2000, 3, 2)) + 9).astype(np.float32)
+    for device in DEVICES:
+        a, b, c = func.with_params(params).jit_on(device).run({"x": x}, seed=5)
+        survivors = a * 0.75
+        np.testing.assert_allclose(survivors, np.round(survivors), atol=1e-3)
+        assert abs(a.mean() / 400 - 1) < 0.005
+        assert a.std() > 5
+        whole = (b != 0).any((1, 2))
+        assert abs(whole.mean() - 0.75) < 0.05
+        np.testing.assert_allclose(b[whole], x[whole] / 0.75, rtol=1e-6)
+        assert not b[~whole].any()
+        np.testing.assert_array_equal(c, x)

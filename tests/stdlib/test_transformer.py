@@ -295,3 +295,84 @@ def test_vit(rng: Rng) -> None:
     names += [*affine_names("v.encoder.norm"), *dense_names("v.head")]
     sets = [{"image": rng.standard_normal((b, 3, 4, 6))} for b in (2, 1)]
     check(text, names, oracle, *sets, rng=rng, factor=4)
+
+
+@pytest.mark.parametrize(
+    ("block", "by_hand"),
+    [
+        (
+            "encoder_layer(x, 2, 6, drop: 0.5)",
+            """let h = nn::layernorm(x) as "m.norm1";
+            let x = x + dropout(attention::mha(h, 2) as "m.attn", 0.5);
+            let h = nn::layernorm(x) as "m.norm2";
+            let y = x + dropout(transformer::feed_forward(h, 6) as "m.ffn", 0.5);""",
+        ),
+        (
+            "encoder_layer(x, 2, 6, pre: false, drop: 0.5)",
+            """let x = x + dropout(attention::mha(x, 2) as "m.attn", 0.5);
+            let x = nn::layernorm(x) as "m.norm1";
+            let x = x + dropout(transformer::feed_forward(x, 6) as "m.ffn", 0.5);
+            let y = nn::layernorm(x) as "m.norm2";""",
+        ),
+        (
+            "decoder_layer(x, x, 2, 6, drop: 0.5)",
+            """let m = x;
+            let h = nn::layernorm(x) as "m.norm1";
+            let x = x + dropout(attention::mha(h, 2, true) as "m.attn", 0.5);
+            let h = nn::layernorm(x) as "m.norm2";
+            let x = x + dropout(attention::cross_attention(h, m, 2) as "m.cross", 0.5);
+            let h = nn::layernorm(x) as "m.norm3";
+            let y = x + dropout(transformer::feed_forward(h, 6) as "m.ffn", 0.5);""",
+        ),
+        (
+            "decoder_layer(x, x, 2, 6, pre: false, drop: 0.5)",
+            """let m = x;
+            let x = x + dropout(attention::mha(x, 2, true) as "m.attn", 0.5);
+            let x = nn::layernorm(x) as "m.norm1";
+            let x = x + dropout(attention::cross_attention(x, m, 2) as "m.cross", 0.5);
+            let x = nn::layernorm(x) as "m.norm2";
+            let x = x + dropout(transformer::feed_forward(x, 6) as "m.ffn", 0.5);
+            let y = nn::layernorm(x) as "m.norm3";""",
+        ),
+        (
+            "encoder(x, 1, 2, 6, drop: 0.5)",
+            """let y = nn::layernorm(transformer::encoder_layer(x, 2, 6, drop: 0.5) as "m.layers.0") as "m.norm";""",
+        ),
+        (
+            "decoder(x, x, 1, 2, 6, pre: false, drop: 0.5)",
+            """let y = transformer::decoder_layer(x, x, 2, 6, pre: false, drop: 0.5) as "m.layers.0";""",
+        ),
+        (
+            "gpt_block(x, 2, drop: 0.5)",
+            """let h = nn::layernorm(x) as "m.ln_1";
+            let x = x + dropout(attention::mha(h, 2, true) as "m.attn", 0.5);
+            let h = nn::layernorm(x) as "m.ln_2";
+            let y = x + dropout(transformer::feed_forward(h, 16, "gelu_tanh") as "m.mlp", 0.5);""",
+        ),
+        (
+            "gpt(ids, 9, 5, 1, 2, 4, drop: 0.5)",
+            """let h = nn::embedding(ids, 9, 4) as "m.tokens";
+            let h = dropout(nn::learned_positions(h, 5) as "m.positions", 0.5);
+            let h = transformer::gpt_block(h, 2, drop: 0.5) as "m.h.0";
+            let h = nn::layernorm(h) as "m.ln_f";
+            param own @ "table": [9, 4];
+            let y = linear(h, own);""",
+        ),
+    ],
+)
+def test_where_dropout_stands(block: str, by_hand: str, rng: Rng) -> None:
+    uses = "use nn; use attention; use transformer; input x: [?b, ?s, 4]; input ids: [I32; ?b, ?s]; tap t = x + ids[.., .., new];"
+    func = rlx.loads(f"{uses} out y = transformer::{block} as m;").init_params(seed=1)
+    twin = rlx.loads(f"{uses} {by_hand} out y;")
+    params = dict(func.bindings)
+    assert [n for n in twin.param_names() if n != "table"] == func.param_names()
+    if "table" in twin.param_names():
+        params["table"] = params["m.tokens.table"]
+    twin = twin.with_params(params)
+    arrays = {
+        "x": rng.standard_normal((2, 3, 4)).astype(np.float32),
+        "ids": rng.integers(0, 9, (2, 3)).astype(np.int32),
+    }
+    results = [[f.jit_on("reference").run(arrays, seed=s)[0] for s in (0, 1)] for f in (func, twin)]
+    np.testing.assert_array_equal(results[0], results[1])
+    assert not np.array_equal(results[0][0], results[0][1])
