@@ -190,7 +190,8 @@ def lower(graph: Graph, *, threads: int = 1, in_place: Mapping[str, str] | None 
     buffers = Buffers()
     given: dict[Node, int] = {}
     for entry in graph.inputs:
-        kind = "state" if entry.name in updates.values() else entry.kind
+        own = "param" if entry.kind == "param" else "input"
+        kind = "state" if entry.name in updates.values() else own
         given[entry.node] = buffers.new(kind, entry.node.dtype, entry.node.shape, entry.name)
     buffer_of = {entry.name: given[entry.node] for entry in graph.inputs}
     lowering = _Lowering(graph, buffers, given, "")
