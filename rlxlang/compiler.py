@@ -31,14 +31,14 @@ class Compiled(Protocol):
         """New arrays of all outputs.
 
         Args:
-            feeds: Arrays of the inputs in order of declaration, exact (see `Signature.prepare`).
+            feeds: Arrays of the inputs and the seed in order of declaration, exact (see `Signature.prepare`).
             params: Arrays of the params by name.
             sizes: The size of every dynamic axis.
         """
         ...
 
     def bind(self, params: Params, prepare: Prepare, result: str, name: str) -> Callable[..., object]:
-        """A function of the inputs by position with the params fixed; see `backends.base.Executable.bind`."""
+        """A function of the inputs and the seed by position with the params fixed; see `backends.base.Executable.bind`."""
         ...
 
 
@@ -48,7 +48,7 @@ class ReferenceCompiled:
     def __init__(self, graph: Graph) -> None:
         self.device = Device.REFERENCE
         self._graph = graph
-        self._names = tuple(e.name for e in graph.feeds)
+        self._names = tuple(e.name for e in graph.arguments)
 
     def run(self, feeds: Sequence[Array], params: Params, sizes: Mapping[str, int]) -> list[Array]:
         """See `Compiled.run`."""
@@ -78,7 +78,7 @@ class NativeCompiled:
     Args:
         device: Where they run.
         executable: The compiled kernels.
-        feeds: Buffers of the inputs, in order of declaration.
+        feeds: Buffers of the inputs and the seed, in order of declaration.
         params: Names and buffers of the params.
     """
 
@@ -128,7 +128,7 @@ def compile_graph(graph: Graph, device: Device, record_key: str | None = None) -
         executable = native.compile(lowered.program, key, native.plan_key(record_key, threads))
     else:
         executable = backend.compile(lowered.program, key)
-    feeds = [buffer_of[e.name] for e in graph.feeds]
+    feeds = [buffer_of[e.name] for e in graph.arguments]
     return NativeCompiled(device, executable, feeds, [(e.name, buffer_of[e.name]) for e in graph.params])
 
 
@@ -147,7 +147,7 @@ def load_compiled(outline: Outline | Graph, device: Device, record_key: str) -> 
     buffer_of = executable.given()
     if any(e.name not in buffer_of for e in outline.inputs):
         return None
-    feeds = [buffer_of[e.name] for e in outline.feeds]
+    feeds = [buffer_of[e.name] for e in outline.arguments]
     return NativeCompiled(device, executable, feeds, [(e.name, buffer_of[e.name]) for e in outline.params])
 
 

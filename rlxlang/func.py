@@ -261,7 +261,8 @@ class Func(TransformMethods, TrainingMethods):
 
         Args:
             inputs: Arrays by name; names that are no Python words go here.
-            named: Arrays by keyword.
+            named: Arrays by keyword. A function that draws random numbers without a key of their own takes `seed=` beside them: an
+                integer, 0 when left out. One seed gives the same numbers on every device and at any number of threads.
 
         Raises:
             RlxNameError: E0807 an unknown input.
@@ -288,9 +289,9 @@ class Func(TransformMethods, TrainingMethods):
         outputs = self._run(None, *_merged(self.input_names(), values, named, self.name))
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def _run(self, device: Device | None, inputs: Inputs, named: Mapping[str, object]) -> list[Array]:
+    def _run(self, device: Device | None, inputs: Inputs, named: Mapping[str, object], seed: int = 0) -> list[Array]:
         signature = self.traced.signature
-        values = signature.by_position(inputs, named)
+        values = signature.by_position(inputs, named, seed)
         key = (device, -1 if is_watching() else thread_count())
         call = self._calls.get(key)
         if call is None and key not in self._calls:
@@ -331,10 +332,11 @@ class Jitted:
     Attributes:
         func: What was compiled.
         device: Where it runs.
-        call: The fastest call: inputs by position in order of declaration; one array, or a tuple of all outputs.
+        call: The fastest call: inputs by position in order of declaration; one array, or a tuple of all outputs. Where random numbers
+            are drawn it takes `seed=` too.
     """
 
-    __slots__ = ("_names", "call", "device", "func")
+    __slots__ = ("_bound", "_names", "call", "device", "func")
 
     call: Callable[..., Any]
 
@@ -345,19 +347,25 @@ class Jitted:
         self.func = func
         self.device = compiled.device
         self._names = signature.feed_names
-        self.call = func._bound(compiled)
+        self._bound = func._bound(compiled)
+        self.call = self._bound if signature.seed_place is None else self._seeded
 
     def __call__(self, *values: object, **named: object) -> Array | tuple[Array, ...]:
         """The output, or a tuple of all of them; inputs by position or by name."""
         if named:
             inputs, rest = _merged(self._names, values, named, self.func.name)
-            values = self.func.traced.signature.by_position(inputs, rest)
+            return self._bound(*self.func.traced.signature.by_position(inputs, rest))  # type: ignore[no-any-return]
         result: Array | tuple[Array, ...] = self.call(*values)
+        return result
+
+    def _seeded(self, *values: object, seed: object = 0) -> Array | tuple[Array, ...]:
+        """The call of a graph that draws random numbers of its seed."""
+        result: Array | tuple[Array, ...] = self._bound(*self.func.traced.signature.with_seed(values, seed))
         return result
 
     def run(self, inputs: Inputs = None, **named: object) -> list[Array]:
         """All outputs; see `Func.run`."""
-        result = self.call(*self.func.traced.signature.by_position(inputs, named))
+        result = self._bound(*self.func.traced.signature.by_position(inputs, named))
         return list(result) if self.func.output_count != 1 else [result]
 
     def run_dict(self, inputs: Inputs = None, **named: object) -> dict[str, Array]:

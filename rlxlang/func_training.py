@@ -75,7 +75,7 @@ class TrainingMethods:
         Args:
             opt: The optimizer; its state changes, this function does not.
             wrt: Names of the parameters to update.
-            inputs: Arrays by name.
+            inputs: Arrays by name; among them a `seed` for each step where random numbers are drawn (the same 0 when left out).
 
         Returns:
             The function with updated parameters, and all outputs before the update, the loss first.
@@ -89,7 +89,7 @@ class TrainingMethods:
     def train_step_at(
         self, opt: StepOptimizer, schedule: Schedule, step: int, wrt: Sequence[str], inputs: Inputs = None
     ) -> Step:
-        """`train_step` at the learning rate that a schedule has for `step`."""
+        """`train_step` at the learning rate that a schedule has for `step`, which is the seed, too, where the inputs have none."""
         return self._step(opt, wrt, inputs, schedule=schedule, step=step)
 
     def train_step_on(
@@ -200,6 +200,7 @@ class TrainingMethods:
         quant: Any = None,
         device: Device | str | None = None,
         accumulate: int = 1,
+        seed: int = 0,
     ) -> Trainer:
         """A `Trainer` that runs forward, backward, clipping and update as one compiled call; see `rlx.Trainer`."""
         from rlxlang.func import Func
@@ -214,6 +215,7 @@ class TrainingMethods:
             quant=quant,
             device=device,
             accumulate=accumulate,
+            seed=seed,
         )
 
     def _step(
@@ -234,7 +236,7 @@ class TrainingMethods:
         forward = self.value_and_grad(names)
         if quant is not None:
             forward = forward._rebound(self._quantized(quant))
-        results = forward._run(wanted, inputs, {})
+        results = forward._run(wanted, inputs, {}, seed=step)
         loss, gradients, others = results[0], results[1 : 1 + len(names)], results[1 + len(names) :]
         clip_by_global_norm(gradients, max_grad_norm)
         updated = {name: np.array(self.bindings[name], order="C") for name in names}

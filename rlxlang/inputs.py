@@ -31,6 +31,7 @@ from rlxlang.types import (
 )
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
+Inputs: TypeAlias = "Mapping[str, object] | Iterable[tuple[str, object]] | None"
 _PYTHON_NUMBERS = (bool, int, float, complex)
 
 
@@ -179,6 +180,29 @@ def _narrowed_integer(array: Array, dtype: DType, what: str) -> Array:
             wrong = least if least < low else greatest
             raise fault("E0810", f"{what}: {wrong} is beyond the range of {dtype} ({low} … {high})")
     return np.array(array, dtype=dtype.numpy, order="C")
+
+
+def key_array(seed: object) -> Array:
+    """The key of a run's random numbers, uint32 [2].
+
+    Args:
+        seed: An integer, of which the low 64 bits count, or a key: an array of two uint32.
+
+    Raises:
+        RlxTypeError: E0806 neither.
+    """
+    if isinstance(seed, np.ndarray) and seed.shape == (2,) and seed.dtype == np.uint32:
+        return np.ascontiguousarray(seed)
+    if isinstance(seed, np.ndarray) and seed.shape == () and seed.dtype.kind in "iu":
+        seed = int(seed)
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+        raise fault(
+            "E0806",
+            f"the seed of a run is an integer, {type(seed).__name__} is given",
+            notes=("or a key, which is an array of two uint32",),
+        )
+    number = int(seed)
+    return np.array([number & 0xFFFFFFFF, (number >> 32) & 0xFFFFFFFF], np.uint32)
 
 
 # --------------------------------------------------------------------------------------------- names
@@ -374,26 +398,54 @@ def _with_value(dim: object, value: int) -> str:
 
 
 class Signature:
-    """The inputs and params of a graph, ready to check one call after another."""
+    """The inputs and params of a graph, ready to check one call after another.
+
+    Attributes:
+        name: Name of the graph.
+        feeds: What a call takes by position: the inputs, and the seed of a graph that draws random numbers.
+        params: The params.
+        feed_names: Names of the inputs alone.
+        seed_place: Position of the seed among `feeds`, or None.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.name = graph.name
-        self.feeds = graph.feeds
+        self.feeds = graph.arguments
         self.params = graph.params
-        self.feed_names = tuple(e.name for e in self.feeds)
+        self.feed_names = tuple(e.name for e in graph.feeds)
+        self.seed_place = next((k for k, e in enumerate(self.feeds) if e.kind == "seed"), None)
         self._guards = graph.guards
         self._axes = graph.axes()
         self._checked: dict[tuple[tuple[str, int], ...], None] = {}
 
-    def by_position(
-        self, inputs: Mapping[str, object] | Iterable[tuple[str, object]] | None, named: Mapping[str, object]
-    ) -> tuple[object, ...]:
-        """The values of all inputs in order of declaration, from a mapping or pairs and from keywords.
+    @property
+    def seed(self) -> GraphInput | None:
+        """The seed of a graph that draws random numbers."""
+        return None if self.seed_place is None else self.feeds[self.seed_place]
+
+    def by_position(self, inputs: Inputs, named: Mapping[str, object], seed: object = 0) -> tuple[object, ...]:
+        """The values of all inputs and the seed in order of declaration, from a mapping or pairs and from keywords.
+
+        Args:
+            inputs: Values by name; the seed, called `seed` or by the next free name, may be among them.
+            named: Further values.
+            seed: The seed if it is not among them.
 
         Raises:
             RlxNameError: E0807 unknown, E0211 given twice.
             RlxRuntimeError: E0803 missing.
         """
+        given = self._gathered(inputs, named)
+        if self.seed is not None:
+            seed = given.pop(self.seed.name, seed)
+        return self.with_seed(self._ordered(given), seed)
+
+    def inputs_by_position(self, inputs: Inputs, named: Mapping[str, object]) -> tuple[object, ...]:
+        """The values of the inputs alone; see `by_position`."""
+        return self._ordered(self._gathered(inputs, named))
+
+    def _gathered(self, inputs: Inputs, named: Mapping[str, object]) -> dict[str, object]:
+        """All values by name."""
         given: dict[str, object] = {}
         if inputs is not None:
             pairs = inputs.items() if isinstance(inputs, Mapping) else inputs
@@ -408,11 +460,23 @@ class Signature:
                 self._put(given, name, value)
         for name, value in named.items():
             self._put(given, name, value)
+        return given
+
+    def _ordered(self, given: Mapping[str, object]) -> tuple[object, ...]:
+        """The values of the inputs in order of declaration."""
         check_names(given, self.feed_names, "input", self.name)
         missing = [n for n in self.feed_names if n not in given]
         if missing:
             raise self.missing(missing)
         return tuple(given[n] for n in self.feed_names)
+
+    def with_seed(self, values: Sequence[object], seed: object = 0) -> tuple[object, ...]:
+        """The values of the inputs with the seed at its place, where the graph has one."""
+        if self.seed_place is None:
+            return tuple(values)
+        if len(values) != len(self.feed_names):
+            raise self._miscounted(len(values))
+        return (*values[: self.seed_place], key_array(seed), *values[self.seed_place :])
 
     def _put(self, given: dict[str, object], name: str, value: object) -> None:
         if name in given:
@@ -424,6 +488,16 @@ class Signature:
         listed = ", ".join(f"`{n}`" for n in names)
         types = [f"`{e.name}` is {e.node.type}" for e in self.feeds if e.name in names]
         return fault("E0803", f"`{self.name}` lacks the input{'s' if len(names) > 1 else ''} {listed}", notes=types)
+
+    def _miscounted(self, count: int) -> RlxError:
+        """The error for too few or too many inputs by position."""
+        if count < len(self.feed_names):
+            return self.missing(self.feed_names[count:])
+        return fault(
+            "E0220",
+            f"`{self.name}` takes {len(self.feed_names)} inputs, {count} are given",
+            notes=(f"its inputs are {', '.join(self.feed_names)}" if self.feed_names else "it has no inputs",),
+        )
 
     def require_params(self, bound: Mapping[str, Array]) -> None:
         """Refuse a run with params that have no value.
@@ -447,13 +521,7 @@ class Signature:
             RlxError: As `convert`, `check_shape`, `Sizes` and `check_guards`; E0803 when too few or many values are given.
         """
         if len(values) != len(self.feeds):
-            if len(values) < len(self.feeds):
-                raise self.missing(self.feed_names[len(values) :])
-            raise fault(
-                "E0220",
-                f"`{self.name}` takes {len(self.feeds)} inputs, {len(values)} are given",
-                notes=(f"its inputs are {', '.join(self.feed_names)}" if self.feeds else "it has no inputs",),
-            )
+            raise self._miscounted(len(values) - (self.seed_place is not None))
         sizes = Sizes()
         arrays = []
         for entry, value in zip(self.feeds, values, strict=True):

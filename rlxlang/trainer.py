@@ -14,6 +14,8 @@ from rlxlang.checkpoint import read_tensors, write_tensors
 from rlxlang.device import Device
 from rlxlang.diagnostics import RlxRuntimeError, RlxValueError
 from rlxlang.func_training import require_optimizer
+from rlxlang.inputs import key_array
+from rlxlang.ops.threefry import UPDATES, fold_number, key_of_seed
 from rlxlang.resident import aligned_copy
 from rlxlang.trainer_fit import whole_number
 from rlxlang.trainer_step import Scalars, build_step, compile_step
@@ -46,11 +48,13 @@ class Trainer:
             parameters (straight through).
         device: Where to run; the fastest device that can, when left out.
         accumulate: Calls of `step` whose gradients make one update, each weighed by its number of rows.
+        seed: Of the random numbers that the function draws; every step has its own, told by the seed and the number of the step.
 
     Attributes:
         device: Where the step runs.
         is_compiled: Whether the update is part of the compiled call.
         step_count: Number of updates so far.
+        seed: Of the random numbers.
         epoch: Number of finished epochs of `fit`.
         batch: Batches done of the epoch that is running.
 
@@ -69,12 +73,14 @@ class Trainer:
         quant: Callable[..., Any] | None = None,
         device: Device | str | None = None,
         accumulate: int = 1,
+        seed: int = 0,
     ) -> None:
         require_optimizer(opt, "a trainer")
         limit = 0.0 if max_grad_norm is None else float(max_grad_norm)
         if math.isnan(limit):
             raise RlxValueError("`max_grad_norm` is NaN")
         accumulate = whole_number("accumulate", accumulate, 1)
+        self.seed, self._accumulate = _seed(seed), accumulate
         func.traced.signature.require_params(func.bindings)
         self._func = func
         self.opt, self.schedule, self.max_grad_norm = opt, schedule, limit
@@ -97,7 +103,8 @@ class Trainer:
             host = HostStep(func, self._params, self._names, opt, limit, quant, wanted, accumulate)
             self._call, self.device = host.call, host.device
             self._host = host
-        self._feeds = func.traced.signature.feed_names
+        self._signature = func.traced.signature
+        self._feeds = self._signature.feed_names
 
     # ----------------------------------------------------------------------------------------- steps
 
@@ -118,13 +125,21 @@ class Trainer:
             try:
                 values = tuple([named[name] for name in self._feeds])
             except KeyError:
-                values = self._func.traced.signature.by_position(None, named)
+                values = self._signature.inputs_by_position(None, named)
         else:
-            values = self._func.traced.signature.by_position(inputs, named)
+            values = self._signature.inputs_by_position(inputs, named)
         return self._step(values)
 
+    def _key(self) -> Array:
+        """The key of the random numbers of the step to come."""
+        calls = self.step_count * self._accumulate + (0 if self._host is None else self._host.waiting)
+        return np.array(fold_number(key_of_seed(self.seed), calls, UPDATES), np.uint32)
+
     def _step(self, values: tuple[object, ...]) -> float:
+        """One step with the inputs by position."""
         opt = self.opt
+        if self._signature.seed_place is not None:
+            values = self._signature.with_seed(values, self._key())
         if self.schedule is not None:
             opt.set_lr(self.schedule.lr_at(self.step_count))
         if self._host is not None:
@@ -196,9 +211,8 @@ class Trainer:
         return evaluate(self.forward, self._func, data, batch_size)
 
     def forward(self, values: tuple[object, ...]) -> list[Array]:
-        """All outputs of the function for its inputs by position, with the present parameters."""
-        signature = self._func.traced.signature
-        feeds, sizes = signature.prepare(values, self._params)
+        """All outputs of the function for its inputs by position, with the present parameters and the seed of the trainer."""
+        feeds, sizes = self._signature.prepare(self._signature.with_seed(values, self.seed), self._params)
         return self._func.traced.compiled(self.device).run(feeds, self._params, sizes)
 
     # ----------------------------------------------------------------------------------------- checkpoints
@@ -225,6 +239,7 @@ class Trainer:
             "epoch": self.epoch,
             "batch": self.batch,
             "lr": getattr(self.opt, "lr", None),
+            "seed": self.seed,
         }
         optimizer = {"algorithm": state["algorithm"], "step": int(state["step"])}
         write_tensors(
@@ -249,7 +264,7 @@ class Trainer:
             path: The file.
             func: The same function; its parameters need not be bound.
             opt: An optimizer of the same kind and settings; its state is replaced.
-            options: Those of `Trainer`: `schedule`, `max_grad_norm` and so forth.
+            options: Those of `Trainer`: `schedule`, `max_grad_norm` and so forth. The seed is that of the file unless one is given.
 
         Raises:
             RlxRuntimeError: The file cannot be read.
@@ -274,10 +289,20 @@ class Trainer:
             )
         if position["lr"] is not None and position["lr"] != getattr(opt, "lr", None):
             opt.set_lr(position["lr"])
-        trainer = cls(bound, opt, **options)
+        trainer = cls(bound, opt, **{"seed": position.get("seed", 0), **options})
         trainer.step_count, trainer.epoch, trainer.batch = position["step"], position["epoch"], position["batch"]
         return trainer
 
     def __repr__(self) -> str:
         how = "compiled" if self.is_compiled else "update in Python"
         return f"<Trainer {self._func.name} with {type(self.opt).__name__} on {self.device}, {how}, step {self.step_count}>"
+
+
+def _seed(value: object) -> int:
+    """A seed of random numbers.
+
+    Raises:
+        RlxTypeError: E0806 it is no integer.
+    """
+    words = key_array(value)
+    return int(words[0]) | int(words[1]) << 32

@@ -157,7 +157,7 @@ class BatchData:
     def batches(self, order: Array | None = None) -> Iterator[tuple[tuple[object, ...], int]]:
         """The inputs of each batch by position, and its number of rows."""
         for batch in self._batches:
-            values = self._signature.by_position(batch, {})
+            values = self._signature.inputs_by_position(batch, {})
             yield values, next((len(v) for v in map(np.asarray, values) if v.ndim), 1)
 
 

@@ -56,12 +56,17 @@ class HostStep:
         self._rows = self._calls = 0
 
     @property
+    def waiting(self) -> int:
+        """How many calls have gradients that wait for an update."""
+        return self._calls
+
+    @property
     def is_complete(self) -> bool:
         """Whether no gradients wait for an update."""
         return self._calls == 0
 
     def call(self, *values: object) -> float:
-        """Take the inputs by position; returns the loss."""
+        """Take the inputs and the seed by position; returns the loss."""
         params = self._params if self._quant is None else {**self._params, **self._quantized()}
         feeds, sizes = self._gradient.signature.prepare(values, params)
         results = self._compiled.run(feeds, params, sizes)

@@ -190,7 +190,7 @@ def clipped(b: Builder, gradients: Sequence[Node], max_norm: float) -> list[Node
 
 
 def compile_step(step: StepGraph, device: Device | None, name: str) -> tuple[Callable[..., float], Device]:
-    """A function of the inputs by position that performs a step and returns the loss, and the device it runs on.
+    """A function of the inputs and the seed by position that performs a step and returns the loss, and the device it runs on.
 
     Args:
         step: The step.
@@ -237,7 +237,7 @@ def _interpreted(
     """The step op by op in NumPy."""
     from rlxlang.interp import evaluate
 
-    feeds = [e.name for e in step.graph.feeds]
+    feeds = [e.name for e in step.graph.arguments]
 
     def call(*values: object) -> float:
         arrays, sizes = prepare(values)

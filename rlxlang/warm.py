@@ -86,6 +86,11 @@ class Outline:
         """The inputs that are fed at each run, in order of declaration."""
         return tuple(i for i in self.inputs if i.kind == "input")
 
+    @property
+    def arguments(self) -> tuple[GraphInput, ...]:
+        """The inputs and the seed, in order of declaration."""
+        return tuple(i for i in self.inputs if i.kind != "param")
+
     def axes(self) -> tuple[str, ...]:
         """Names of the dynamic axes."""
         return self.axis_names

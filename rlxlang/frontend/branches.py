@@ -10,12 +10,13 @@ from rlxlang.diagnostics import Label
 from rlxlang.frontend import ast
 from rlxlang.frontend.context import Context
 from rlxlang.frontend.expressions import Evaluator
-from rlxlang.frontend.loops import BodyEnd, Scans, cut
+from rlxlang.frontend.loops import BodyEnd, Scans, cut, drawing
 from rlxlang.frontend.names import Scope
 from rlxlang.frontend.values import POISON, Binding, ListValue, Poison, Unbound, describe, is_number
 from rlxlang.ir import Builder, Graph, GraphInput, GraphOutput, Node, SourcedGuard, declare
+from rlxlang.ops import emit
 from rlxlang.ops.broadcasting import number_node, weak_type
-from rlxlang.types import BOOL, Dim, DimLike, DType, Guard, TensorType, dims_equal
+from rlxlang.types import BOOL, U32, Dim, DimLike, DType, Guard, TensorType, dims_equal
 
 RunBody = Callable[[ast.Body, Scope], BodyEnd]
 
@@ -80,7 +81,8 @@ class Loops:
                 return None
             # A weak start takes the dtype of what the body makes of it: elaborate once more with that.
             begin, holes, results = built
-            wanted = [r.dtype if is_number(s) else d for s, d, r in zip(starts, dtypes, results[1:], strict=True)]
+            carried = results[1 : 1 + len(starts)]
+            wanted = [r.dtype if is_number(s) else d for s, d, r in zip(starts, dtypes, carried, strict=True)]
             if wanted == dtypes:
                 return self._node(statement, begin, holes, results, limit)
             self.context.rewind(mark)
@@ -104,7 +106,10 @@ class Loops:
     def _attempt(
         self, statement: ast.Loop, scope: Scope, starts: list[Any], dtypes: list[DType], *, strict: bool
     ) -> tuple[list[Node], list[Node], list[Node]] | None:
-        """Elaborate condition and body; gives the starts, placeholders, and then condition and new carries."""
+        """Elaborate condition and body; gives the starts, placeholders, and then condition and new carries.
+
+        Where random numbers are drawn the step's number is one more carry.
+        """
         context, b = self.context, self.context.b
         inner = Scope(scope)
         begin: list[Node] = []
@@ -114,14 +119,19 @@ class Loops:
                 begin.append(start if isinstance(start, Node) else number_node(b, start, dtype))
                 holes.append(b.input(carry.name.text, begin[-1].dtype, begin[-1].shape))
             inner.bind(carry.name.text, holes[-1], carry.name.span).used = True
-        with context.inside():
-            asked = self.evaluator.evaluate(statement.condition, inner)
-        condition = condition_node(context, asked, statement.condition)
-        end = self.run_body(statement.body, inner)
+        with drawing(b) as steps:
+            with context.inside():
+                asked = self.evaluator.evaluate(statement.condition, inner)
+            condition = condition_node(context, asked, statement.condition)
+            end = self.run_body(statement.body, inner)
         weak = [not strict and is_number(s) for s in starts]
         results = self.scans.new_carries(statement, inner, holes, end, weak)
         if results is None or condition is None:
             return None
+        for step in steps:
+            begin.append(b.full(0, U32))
+            holes.append(step)
+            results.append(emit.shift(b, step, 1))
         return begin, holes, [condition, *results]
 
     def _node(

@@ -28,6 +28,7 @@ class Mark:
     warned: set[tuple[str, int]]
     errors: int
     inputs: int
+    draws: int
     instance: Instance
     made: tuple[int, int, dict[str, int]]
 
@@ -88,12 +89,13 @@ class Context:
         """What has been reported and declared so far, for `rewind`."""
         made = self.instance
         counts = (len(made.values), len(made.children), dict(made.counts))
-        return Mark(self.collector.mark(), set(self.warned), self._errors, len(self.inputs), made, counts)
+        return Mark(self.collector.mark(), set(self.warned), self._errors, len(self.inputs), self.b.draws, made, counts)
 
     def rewind(self, mark: Mark) -> None:
         """Forget what was reported and declared since `mark`."""
         self.collector.rewind(mark.found)
         self.warned, self._errors = set(mark.warned), mark.errors
+        self.b.draws = mark.draws
         values, children, mark.instance.counts = mark.made[0], mark.made[1], dict(mark.made[2])
         for made, size in (
             (self.inputs, mark.inputs),

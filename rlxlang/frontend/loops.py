@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rlxlang.diagnostics import Label, Span
@@ -12,8 +13,9 @@ from rlxlang.frontend.expressions import Evaluator
 from rlxlang.frontend.names import Scope
 from rlxlang.frontend.values import POISON, ListValue, Poison, describe, is_number
 from rlxlang.ir import Builder, Graph, GraphOutput, Node, SourcedGuard, declare
+from rlxlang.ops import emit
 from rlxlang.ops.broadcasting import number_node, weak_type
-from rlxlang.types import Dim, DimLike, DType, Guard, dims_equal
+from rlxlang.types import U32, Dim, DimLike, DType, Guard, dims_equal
 
 RunBody = Callable[[ast.Body, Scope], "BodyEnd"]
 
@@ -150,7 +152,10 @@ class Scans:
         *,
         strict: bool,
     ) -> tuple[list[Node], list[Node], list[Node], list[Node]] | None:
-        """Elaborate the body; gives placeholders (carries, slices), new carries, emits and the starts as nodes."""
+        """Elaborate the body; gives placeholders (carries, slices), new carries, emits and the starts as nodes.
+
+        Where random numbers are drawn the step's number is one more placeholder.
+        """
         context, b = self.context, self.context.b
         inner = Scope(scope)
         holes: list[Node] = []
@@ -167,11 +172,13 @@ class Scans:
                 hole = b.input(source.name.text, stack.dtype, stack.shape[1:])
             holes.append(hole)
             inner.bind(source.name.text, hole, source.name.span)
-        end = self.run_body(statement.body, inner)
+        with drawing(b) as steps:
+            end = self.run_body(statement.body, inner)
         weak = [not strict and is_number(s) for s in starts]
         results = self.new_carries(statement, inner, holes, end, weak)
         if results is None:
             return None
+        holes += steps
         emitted: list[Node] = []
         for name, (value, span) in end.emits.items():
             if isinstance(value, Poison):
@@ -246,6 +253,8 @@ class Scans:
         holes, results, emitted, begin = built
         body, closed = cut(holes, [*results, *emitted], self.context.b)
         with self.context.at(statement.span):
+            if len(holes) > len(begin) + len(stacks):
+                stacks = [*stacks, emit.iota(self.context.b, (length,), 0, U32)]
             node = self.context.b.emit(
                 "scan",
                 *begin,
@@ -258,6 +267,17 @@ class Scans:
                 reverse=statement.reverse,
             )
             return [self.context.b.emit("item", node, index=k) for k in range(len(results) + len(emitted))]
+
+
+@contextmanager
+def drawing(b: Builder) -> Iterator[list[Node]]:
+    """Build the body of a loop: a placeholder of the step's number, listed afterwards if random numbers of the run's seed need it."""
+    step, before = b.input("step", U32, ()), b.draws
+    needed: list[Node] = []
+    with b.stepping(step):
+        yield needed
+    if b.draws > before:
+        needed.append(step)
 
 
 def _since(holes: list[Node], results: list[Node]) -> list[Node]:
@@ -311,4 +331,4 @@ def cut(holes: list[Node], results: list[Node], outer: Builder) -> tuple[Graph, 
     return b.finish("body", inputs, outputs), closed
 
 
-__all__ = ["BodyEnd", "ListValue", "Scans", "cut"]
+__all__ = ["BodyEnd", "ListValue", "Scans", "cut", "drawing"]

@@ -303,6 +303,10 @@ class TextRules:
         for node in topological(results):
             if node in env:
                 continue
+            if node.op.name == "input" and node.attrs["kind"] == "seed":
+                message = f"`{name}` has a derivative rule and draws random numbers of the run's seed"
+                self.context.error("E0201", message, span, help_="pass a key as an argument")
+                return None
             if node.op.name == "input":
                 self.context.error(
                     "E0201",

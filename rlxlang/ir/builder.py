@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from rlxlang.ir.node import Constant, Graph, GraphInput, GraphOutput, Initializer, Node, SourcedGuard
+from rlxlang.ir.node import Constant, Graph, GraphInput, GraphOutput, Initializer, Node, SourcedGuard, topological
 from rlxlang.ir.op import OPS, Op
 from rlxlang.ir.origin import UNKNOWN, Origin
 from rlxlang.types import (
+    U32,
     Dim,
     DType,
     Guard,
@@ -41,12 +42,17 @@ class Builder:
     Attributes:
         origin: The origin given to new nodes; set it with `at`.
         guards: Conditions collected so far, without repetition.
+        draws: How many ops have drawn random numbers of the run's seed.
+        steps: Step numbers, U32 scalars, of the loops whose bodies are being built, outermost first.
     """
 
     def __init__(self) -> None:
         self._pool: dict[tuple[Any, ...], Node] = {}
         self.guards: dict[Guard, SourcedGuard] = {}
         self.origin: Origin = UNKNOWN
+        self.draws = 0
+        self.steps: tuple[Node, ...] = ()
+        self._seed: Node | None = None
         self._kept: list[Graph] = []
 
     @contextmanager
@@ -97,6 +103,21 @@ class Builder:
         self._pool[("input", id(node))] = node
         return node
 
+    def seed(self) -> Node:
+        """The key of the run's random numbers, U32 [2]; the graph gets an input of kind `seed` for it if an output needs it."""
+        if self._seed is None:
+            self._seed = self.input("seed", U32, (2,), "seed")
+        return self._seed
+
+    @contextmanager
+    def stepping(self, step: Node) -> Iterator[None]:
+        """Random numbers drawn inside differ from step to step of a loop."""
+        before, self.steps = self.steps, (*self.steps, step)
+        try:
+            yield
+        finally:
+            self.steps = before
+
     def constant(self, value: Any, dtype: DType | None = None) -> Node:
         """A constant of a NumPy array or number.
 
@@ -124,7 +145,19 @@ class Builder:
 
     def finish(self, name: str, inputs: Iterable[GraphInput], outputs: Iterable[GraphOutput]) -> Graph:
         """The graph of these inputs and outputs, with all guards collected."""
-        return Graph(name, tuple(inputs), tuple(outputs), tuple(self.guards.values()))
+        inputs, outputs = tuple(inputs), tuple(outputs)
+        if self._seed is not None and self._seed in topological(o.node for o in outputs):
+            inputs = (*inputs, self._named_seed(self._seed, {i.name for i in inputs}))
+        return Graph(name, inputs, outputs, tuple(self.guards.values()))
+
+    def _named_seed(self, seed: Node, taken: set[str]) -> GraphInput:
+        """The seed under a name of its own, settled now that all others are known."""
+        name, k = "seed", 2
+        while name in taken:
+            name, k = f"seed_{k}", k + 1
+        assert isinstance(seed.attrs, dict)
+        seed.attrs["name"] = name
+        return declare(seed)
 
 
 def declare(node: Node, init: Initializer | None = None, doc: str = "") -> GraphInput:

@@ -103,7 +103,7 @@ class GraphInput:
 
     Attributes:
         name: Run-time name.
-        kind: `input` (fed at each run) or `param` (bound once).
+        kind: `input` (given at each run), `param` (bound once) or `seed` (the key of the run's random numbers, known without being given).
         node: The node that stands for it.
         init: How a parameter starts, if the source says so.
         doc: The `///` text.
@@ -169,6 +169,11 @@ class Graph:
     def feeds(self) -> tuple[GraphInput, ...]:
         """The inputs that are fed at each run, in order of declaration."""
         return tuple(i for i in self.inputs if i.kind == "input")
+
+    @property
+    def arguments(self) -> tuple[GraphInput, ...]:
+        """What differs from run to run, in order of declaration: the inputs and the seed."""
+        return tuple(i for i in self.inputs if i.kind != "param")
 
     def axes(self) -> tuple[str, ...]:
         """Names of the dynamic axes, in order of first appearance in the inputs, then any others."""

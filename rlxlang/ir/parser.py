@@ -171,7 +171,7 @@ class _Reader:
         type_ = self._type()
         self._expect("=")
         word = self._take("word", "an op")
-        if word in ("input", "param") and self._ahead.kind == "string":
+        if word in ("input", "param", "seed") and self._ahead.kind == "string":
             inputs.append(self._input(word, type_))
             self._nodes[name] = inputs[-1].node
             return

@@ -21,8 +21,8 @@ from rlxlang.ops.elementwise import elementwise, uniform
 from rlxlang.ops.function import scalar_reference
 from rlxlang.ops.lowering import Elementwise
 from rlxlang.ops.rules import batch_elementwise, infer_elementwise, require_kinds
-from rlxlang.ops.threefry import random_expr, random_words
-from rlxlang.types import F32, F64, I32, U32, U64, DType, Shape, ShapeContext, TensorType, TypeProblem, product
+from rlxlang.ops.threefry import FOLDS, LANES, random_expr, random_words
+from rlxlang.types import F32, F64, I32, U32, U64, DimLike, DType, Shape, ShapeContext, TensorType, TypeProblem, product
 
 Array = np.ndarray[Any, Any]
 
@@ -111,12 +111,26 @@ def np_entry_words(key: Array, shape: tuple[int, ...], second: bool = False) -> 
     return random_words((key[0], key[1]), (low, high))
 
 
-def fold_in(b: Builder, key: Node, data: Node) -> Node:
+def fold_in(b: Builder, key: Node, data: Node, domain: int = FOLDS) -> Node:
     """Keys that a key [2] and every U32 number of `data` make together: data's shape, then 2."""
     place = [_key_word(b, key, w, data.shape) for w in (0, 1)]
-    words = [b.emit("random_bits", *place, data, b.zeros_like(data), word=w) for w in (0, 1)]
+    words = [b.emit("random_bits", *place, data, b.full_like(data, domain), word=w) for w in (0, 1)]
     rank = len(data.shape)
     return emit.concat(b, [emit.reshape(b, w, (*w.shape, 1)) for w in words], rank)
+
+
+def implicit_key(b: Builder) -> Node:
+    """A key of its own for an op that is given none: of the run's seed, the number of the op, and the steps of the loops around it."""
+    key = fold_in(b, b.seed(), b.full(b.draws, U32))
+    b.draws += 1
+    for step in b.steps:
+        key = fold_in(b, key, step)
+    return key
+
+
+def lane_keys(b: Builder, key: Node, count: DimLike) -> Node:
+    """A key for each lane of a batch, [count, 2]."""
+    return fold_in(b, key, emit.iota(b, (count,), 0, U32), LANES)
 
 
 # --------------------------------------------------------------------------------------------- uniform

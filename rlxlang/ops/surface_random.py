@@ -9,7 +9,7 @@ from rlxlang.ir import Builder, Node, Parameter
 from rlxlang.ops import emit
 from rlxlang.ops.arguments import canonical_axis, dtype_argument, static_dim, static_number, surface, tensor
 from rlxlang.ops.broadcasting import Value, as_float, as_node, operands, require_value, tensor_argument
-from rlxlang.ops.random import entry_words, require_key, unit_numbers
+from rlxlang.ops.random import entry_words, implicit_key, require_key, unit_numbers
 from rlxlang.ops.random import fold_in as keys_of
 from rlxlang.ops.rules import require_guards
 from rlxlang.ops.surface_shape import dims_argument
@@ -21,9 +21,9 @@ _DTYPE = Parameter("dtype", "dtype", None)
 
 
 def _key(b: Builder, op: str, key: Any) -> Node:
-    """The key to use."""
+    """The key given, or one of the run's seed."""
     if key is None:
-        raise TypeProblem("E0223", f"`{op}` lacks its argument `key`")
+        return implicit_key(b)
     node = tensor_argument(op, key, "key")
     context = ShapeContext()
     require_key(context, op, node.tensor)

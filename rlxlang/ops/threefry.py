@@ -23,6 +23,11 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 _MASK = 0xFFFFFFFF
 
+# High words of counters beyond all positions in a tensor, so that no key is made of words that are random numbers elsewhere.
+FOLDS = 0x40000000  # `fold_in`, ops and steps of loops
+LANES = 0x40000001  # lanes of a batch
+UPDATES = 0x40000002  # steps of a training run
+
 Word = TypeVar("Word")
 
 
@@ -120,9 +125,9 @@ def random_expr(args: tuple[Expr, ...], attrs: Mapping[str, Any], dtype: DType) 
     return threefry(_Expressions(), (args[0], args[1]), (args[2], args[3]))[attrs["word"]]
 
 
-def fold_number(key: tuple[int, int], number: int) -> tuple[int, int]:
-    """The key that a key and a number of 64 bits make: what the function `fold_in` of the language gives."""
-    return threefry(_Numbers(), key, (number & _MASK, (number >> 32) & _MASK))
+def fold_number(key: tuple[int, int], number: int, domain: int) -> tuple[int, int]:
+    """The key that a key and a number below 2³² make; `domain` is one of the constants above."""
+    return threefry(_Numbers(), key, (number & _MASK, domain))
 
 
 def key_of_seed(seed: int) -> tuple[int, int]:

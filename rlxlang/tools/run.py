@@ -45,7 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_model_arguments(parser)
     parser.add_argument("--weights", metavar="FILE.safetensors", help="parameters, as `rlx train` saves them")
-    parser.add_argument("--seed", type=int, help="draw parameters by this seed instead of --weights")
+    parser.add_argument(
+        "--seed", type=int, help="of the parameters, which are drawn where no --weights are given, and of the run"
+    )
     parser.add_argument("--data", metavar="FILE.npz", help="inputs by name")
     parser.add_argument(
         "--input", metavar="NAME=VALUE", action="append", default=[],
@@ -68,6 +70,9 @@ def run(options: argparse.Namespace) -> int:
     given = {n: values[n] for n in part.input_names()}
     if options.index is not None:
         given = _row(part, given, options.index)
+    seed = part.traced.signature.seed
+    if seed is not None:
+        given[seed.name] = options.seed or 0
     device = Device.parse(options.device) if options.device else None
     outputs = part.run_on(device, given) if device else part.run(given)
     for name, array in zip(part.output_names(), outputs, strict=True):

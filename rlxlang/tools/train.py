@@ -53,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-grad-norm", type=float, help="greatest norm of all gradients together")
     parser.add_argument("--patience", type=int, help="stop after so many epochs without improvement")
     parser.add_argument("--val-fraction", type=float, default=0.2, help="part that is held out (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of parameters and shuffling (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of parameters, shuffling and dropout (default: %(default)s)"
+    )
     parser.add_argument("--device", help="cpu, opencl, opencl:1 or reference (default: the fastest)")
     parser.add_argument("--out", metavar="FILE.safetensors", help="where the weights go (default: <model>.safetensors)")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the losses (needs matplotlib)")
@@ -70,7 +72,14 @@ def run(options: argparse.Namespace) -> int:
     func = func.init_params(seed=options.seed)
     steps = ArrayData(func.graph, train, options.batch_size).count * options.epochs
     opt, schedule = _optimizer(options, steps)
-    trainer = Trainer(func, opt, schedule=schedule, max_grad_norm=options.max_grad_norm, device=options.device)
+    trainer = Trainer(
+        func,
+        opt,
+        schedule=schedule,
+        max_grad_norm=options.max_grad_norm,
+        device=options.device,
+        seed=options.seed,
+    )
     count = sum(math.prod(p.node.shape) for p in func.graph.params)
     say(f"{func.name}: {count:,} parameters, {type(opt).__name__}, on {trainer.device}")
 

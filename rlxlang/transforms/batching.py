@@ -7,6 +7,7 @@ from typing import Any
 
 from rlxlang.diagnostics import RlxTransformError
 from rlxlang.ir import Builder, Graph, GraphOutput, Node, declare
+from rlxlang.ops.random import lane_keys
 from rlxlang.transforms.errors import wanted_inputs
 from rlxlang.transforms.replay import expand, unique_name
 from rlxlang.types import Dim, DimLike, TupleType
@@ -79,7 +80,11 @@ def vmap(
         raise RlxTransformError("`vmap` needs at least one batched input", code="E0500")
     if size is not None and size < 0:
         raise RlxTransformError(f"`vmap`: the batch size is {size}", code="E0500")
-    graph, _ = expand(graph, "batch", [e.node for e in entries])
+    if any(e.kind == "seed" for e in entries):
+        raise RlxTransformError(
+            "`vmap`: the lanes of a batch share one seed and have numbers of their own by themselves", code="E0500"
+        )
+    graph, _ = expand(graph, "batch", [e.node for e in graph.inputs if e.name in batched or e.kind == "seed"])
     extent: DimLike = size if size is not None else Dim.axis(unique_name("?vmap", graph.axes()))
     b = Builder()
     env: dict[Node, tuple[Node, Any]] = {}
@@ -90,7 +95,10 @@ def vmap(
             axis = _position(batched[entry.name], len(shape) + 1, f"in_axes of `{entry.name}`")
             shape.insert(axis, extent)
         node = b.input(entry.name, entry.node.dtype, tuple(shape), entry.kind)
-        env[entry.node] = (node, axis)
+        if entry.kind == "seed":
+            env[entry.node] = (lane_keys(b, node, extent), 0)
+        else:
+            env[entry.node] = (node, axis)
         inputs.append(declare(node, entry.init, entry.doc))
     batch_nodes(b, graph, env, extent)
     outputs = []
