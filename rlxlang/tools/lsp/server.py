@@ -186,6 +186,10 @@ def _session(server: RlxServer) -> None:
             folders = [params.root_uri]
         ls.texts.folders = [Path(path_of(uri)) for uri in folders]
 
+    @server.feature(lsp.INITIALIZED)
+    def initialized(ls: RlxServer, params: lsp.InitializedParams) -> None:
+        Document("warm", "let a = ;")  # loads the grammar and the table of mistakes, which takes a moment
+
     @server.feature(lsp.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
     def folders_changed(ls: RlxServer, params: lsp.DidChangeWorkspaceFoldersParams) -> None:
         gone = {path_of(folder.uri) for folder in params.event.removed}
