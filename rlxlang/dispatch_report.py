@@ -7,7 +7,7 @@ from collections import Counter
 from rlxlang.device import Device, backend_of, thread_count
 from rlxlang.diagnostics import RlxBackendError, escape
 from rlxlang.ir import VIA_DECOMPOSITION, Graph
-from rlxlang.kernels import Branch, Contract, Copy, Loop, Step, While
+from rlxlang.kernels import Branch, Contract, Copy, Library, Loop, Step, While
 
 Row = tuple[str, str, str]
 _HEAD: Row = ("kernel", "kind", "ops")
@@ -40,6 +40,8 @@ def dispatch_report(graph: Graph, device: Device) -> str:
 def _row(step: Step) -> Row:
     if isinstance(step, Copy):
         return "copy", "copy", f"buffer {step.source} to {step.target}"
+    if isinstance(step, Library):
+        return step.name, "library", f"{', '.join(step.ops)} (NumPy: {step.routine})"
     if isinstance(step, Loop):
         return step.name, "loop", f"{step.count} times {len(step.body)} kernels"
     if isinstance(step, While):

@@ -15,7 +15,7 @@ import pytest
 import rlxlang as rlx
 from rlxlang import warm
 from rlxlang.backends.llvm import cache
-from rlxlang.backends.llvm.plan import CONSTANT_LIMIT, Plan, PlanBuffer, plan_from_bytes, plan_to_bytes
+from rlxlang.backends.llvm.plan import CONSTANT_LIMIT, Plan, PlanBuffer, PlanLibrary, plan_from_bytes, plan_to_bytes
 from rlxlang.diagnostics import Source
 from rlxlang.types import BOOL, F32, F64, Dim, floor_div
 from rlxlang.types.dim import mod
@@ -231,7 +231,8 @@ def test_a_plan_survives_the_disk() -> None:
         PlanBuffer(1, "constant", F64, (2, 2), "", np.arange(4.0).reshape(2, 2), 0),
         PlanBuffer(2, "temp", BOOL, (n * n - 2, floor_div(n + 1, 2)), "", None, n * 64),
     )
-    given = Plan("g", ("?n",), buffers, (n, mod(n, 3)), 64 * n + 128, (0,), ((2, n, 3),), (n, 7))
+    call = PlanLibrary("solve", (0, 1), (2,), (("lower", True), ("what", "eigh")), "m.rlx:1:2")
+    given = Plan("g", ("?n",), buffers, (n, mod(n, 3)), 64 * n + 128, (0,), ((2, n, 3),), (n, 7), (call,))
     data = plan_to_bytes(given, "key")
     assert data is not None
     found, key = plan_from_bytes(data)

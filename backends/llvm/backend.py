@@ -94,6 +94,10 @@ class LlvmBackend:
                 from rlxlang.backends.llvm.gemm import gemm_symbols
 
                 symbols |= gemm_symbols(dtype, runtime().symbols(), self._target)
+        if plan.libraries:
+            from rlxlang.backends.llvm import library
+
+            symbols |= library.symbols()
         return LlvmExecutable(plan, jit.load(found, (ENTRY,), symbols))
 
     def llvm_ir(self, program: Program) -> str:

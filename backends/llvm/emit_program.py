@@ -10,10 +10,10 @@ from rlxlang.backends.llvm.emit_contract import as_nest, emit_contract
 from rlxlang.backends.llvm.emit_loops import run_units
 from rlxlang.backends.llvm.emit_memory import element_bytes
 from rlxlang.backends.llvm.emit_nest import NestEmitter
-from rlxlang.backends.llvm.plan import ENTRY
+from rlxlang.backends.llvm.plan import ENTRY, LIBRARY
 from rlxlang.backends.llvm.text import Function, Operand
 from rlxlang.backends.llvm.vector import VectorTarget
-from rlxlang.kernels import Branch, Buffer, Contract, Copy, Loop, Nest, Program, Step, While
+from rlxlang.kernels import Branch, Buffer, Contract, Copy, Library, Loop, Nest, Program, Step, While
 
 COPY_UNIT = 65536
 """Bytes that one unit of a copy moves."""
@@ -46,6 +46,8 @@ class ProgramEmitter:
     def __init__(self, program: Program, target: VectorTarget) -> None:
         self.shared = ProgramContext.of(program, target)
         self.serial = 0
+        # Libraries are called by their number in the order of the program, as `plan_of` lists them.
+        self.libraries = {id(s): k for k, s in enumerate(s for s in program.walk() if isinstance(s, Library))}
 
     def emit(self) -> str:
         """The module as text."""
@@ -56,7 +58,7 @@ class ProgramEmitter:
         buffers = "%buffers"
         if any(isinstance(step, Loop) for step in shared.program.walk()):
             # Loops move their views in a table of this call.
-            count = len(shared.program.buffers)
+            count = len(shared.program.buffers) + 1
             buffers = function.alloca("ptr", count, 8)
             self._memcpy(function, buffers, "%buffers", 8 * count)
         function.store("ptr", buffers, context)
@@ -87,7 +89,27 @@ class ProgramEmitter:
             return self._while(step)
         if isinstance(step, Branch):
             return self._branch(step)
+        if isinstance(step, Library):
+            return self._library(step)
         return self._copy(step) if isinstance(step, Copy) else self._loop(step)
+
+    # -- routines of the library -----------------------------------------------------------------------
+
+    def _library(self, step: Library) -> str:
+        """Call back with the addresses of the buffers; the table of buffers ends with what tells the program."""
+        shared, name = self.shared, self._name(step.name)
+        function = Function(shared.module, name, (("ptr", "ctx"),), "i32", linkage="internal")
+        numbers = (*step.arguments, *step.results)
+        bases = shared.load_bases(function, "%ctx", numbers, {}, 0)
+        places = function.alloca("ptr", max(len(numbers), 1), 8)
+        for position, number in enumerate(numbers):
+            function.store("ptr", bases[number], function.gep("ptr", places, position))
+        table = function.load("ptr", "%ctx")
+        program = function.load("i64", function.gep("ptr", table, len(shared.program.buffers)))
+        sizes = function.load("ptr", function.gep_bytes("%ctx", 8))
+        given: list[tuple[str, Operand]] = [("i64", program), ("i64", self.libraries[id(step)])]
+        function.ret(function.call("i32", LIBRARY, [*given, ("ptr", places), ("ptr", sizes)]))
+        return name
 
     # -- copies ----------------------------------------------------------------------------------------
 
@@ -199,7 +221,7 @@ class DispatchRow:
 
     Attributes:
         kernel: Name of the kernel.
-        kind: `map`, `rows`, `columns`, `gemm`, `contract`, `copy`, `loop`, `while` or `branch`.
+        kind: `map`, `rows`, `columns`, `gemm`, `contract`, `copy`, `library`, `loop`, `while` or `branch`.
         ops: Names of the graph ops inside.
         note: Lanes and unrolling.
     """
@@ -217,6 +239,8 @@ def dispatch_rows(program: Program, target: VectorTarget) -> list[DispatchRow]:
     for step in program.walk():
         if isinstance(step, Copy):
             rows.append(DispatchRow("copy", "copy", (), f"buffer {step.source} to {step.target}"))
+        elif isinstance(step, Library):
+            rows.append(DispatchRow(step.name, "library", step.ops, f"NumPy: {step.routine}"))
         elif isinstance(step, Loop):
             rows.append(DispatchRow(step.name, "loop", (), f"{step.count} times {len(step.body)} steps"))
         elif isinstance(step, While):

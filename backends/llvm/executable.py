@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 import numpy as np
 
@@ -64,7 +64,12 @@ class LlvmExecutable:
         self._plans: dict[tuple[int, ...], SizePlan] = {}
         self._arenas: list[Array] = []
         self._constants = self._aligned_constants()
-        self._template = np.zeros(max(len(own.buffers), 1), np.uint64)
+        # After the buffers stands what tells routines of the library whose call it is.
+        self._template = np.zeros(len(own.buffers) + 1, np.uint64)
+        if own.libraries:
+            from rlxlang.backends.llvm import library
+
+            self._template[-1] = library.register(self)
         for number, array in self._constants.items():
             self._template[number] = array.ctypes.data
 
@@ -78,6 +83,25 @@ class LlvmExecutable:
             place[: data.nbytes] = data.reshape(-1).view(np.uint8)
             found[buffer.id] = place
         return found
+
+    @property
+    def compiled_plan(self) -> Plan:
+        """Buffers, sizes and routines of the program."""
+        return self._own
+
+    def fail(self, status: int) -> NoReturn:
+        """Raise what a routine has raised, or say that the compiled code reports a fault.
+
+        Raises:
+            RlxRuntimeError: The compiled code reports a fault.
+        """
+        if self._own.libraries:
+            from rlxlang.backends.llvm import library
+
+            problem = library.take_problem()
+            if problem is not None:
+                raise problem
+        raise RlxRuntimeError(f"{self._own.name} failed: compiled code returned status {status}")
 
     def given(self) -> dict[str, int]:
         """The ids of the buffers of inputs, params and states by run-time name."""
@@ -144,7 +168,7 @@ class LlvmExecutable:
         status = call_entry(self._entry, table, plan.dims, release_gil=plan.long)
         self._give_arena(arena)
         if status != 0:
-            raise RlxRuntimeError(f"{self._own.name} failed: compiled code returned status {status}")
+            self.fail(status)
         return [outputs[number] for number in self._own.outputs]
 
     def _make_outputs(self, plan: SizePlan) -> dict[int, Array]:
@@ -190,7 +214,7 @@ class BoundCall:
         self._has_state = result == "float" or any(b.kind == "state" for b in own.buffers)
         self._arena = aligned_bytes(0)
         self._lock = threading.RLock()
-        self._native = NativeCall(executable._entry, self._slow, name, owners=(executable,))
+        self._native = NativeCall(executable._entry, self._slow, name, fail=executable.fail, owners=(executable,))
         self.function = self._native.function
         _bound.add(self)
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 ENTRY = "rlx_main"
 """Symbol of the function that runs a program."""
 
+LIBRARY = "rlx_library"
+"""Symbol through which a program calls routines of `rlxlang.kernels.library`."""
+
 GIL_WORK = 100_000
 """Elements touched (or a tenth of the multiply-adds) from which on a call gives up the GIL."""
 
@@ -44,6 +47,16 @@ class PlanBuffer(NamedTuple):
     offset: DimLike
 
 
+class PlanLibrary(NamedTuple):
+    """A call of a routine, as `rlxlang.kernels.Library`."""
+
+    routine: str
+    arguments: tuple[int, ...]
+    results: tuple[int, ...]
+    options: tuple[tuple[str, Any], ...]
+    where: str
+
+
 class Plan(NamedTuple):
     """A program whose outputs have buffers of their own, without its steps.
 
@@ -56,6 +69,7 @@ class Plan(NamedTuple):
         outputs: Buffer ids of the outputs, in order.
         contracts: Sizes whose product is the multiply-adds of a matrix product, for every one.
         loops: How often each loop runs.
+        libraries: Calls of routines, in the order of the program.
     """
 
     name: str
@@ -66,6 +80,7 @@ class Plan(NamedTuple):
     outputs: tuple[int, ...]
     contracts: tuple[tuple[DimLike, ...], ...]
     loops: tuple[DimLike, ...]
+    libraries: tuple[PlanLibrary, ...]
 
     def work(self, shapes: Mapping[int, tuple[int, ...]], sizes: Mapping[str, int]) -> int:
         """How much a run does, in elements touched."""
@@ -80,13 +95,16 @@ class Plan(NamedTuple):
 
 def plan_of(program: Program) -> Plan:
     """The plan of a program whose outputs have buffers of their own."""
-    from rlxlang.kernels import Contract, Loop, While
+    from rlxlang.kernels import Contract, Library, Loop, While
 
     contracts: list[tuple[DimLike, ...]] = []
     loops: list[DimLike] = []
+    libraries: list[PlanLibrary] = []
     for step in program.walk():
         if isinstance(step, Contract):
             contracts.append((*step.batch, step.m, step.n, step.k))
+        elif isinstance(step, Library):
+            libraries.append(PlanLibrary(step.routine, step.arguments, step.results, step.options, step.where))
         elif isinstance(step, Loop):
             loops.append(step.count)
         elif isinstance(step, While):
@@ -101,6 +119,7 @@ def plan_of(program: Program) -> Plan:
         program.outputs,
         tuple(contracts),
         tuple(loops),
+        tuple(libraries),
     )
 
 
@@ -131,6 +150,7 @@ def plan_to_bytes(plan: Plan, object_key: str) -> bytes | None:
             plan.outputs,
             tuple(shape_to_plain(c) for c in plan.contracts),
             shape_to_plain(plan.loops),
+            tuple(tuple(library) for library in plan.libraries),
         )
     )
 
@@ -142,7 +162,7 @@ def plan_from_bytes(data: bytes) -> tuple[Plan, str]:
         ValueError: It is none; the cache's checksum has let through what another program wrote.
     """
     try:
-        object_key, name, axes, rows, dims, arena, outputs, contracts, loops = marshal.loads(data)
+        object_key, name, axes, rows, dims, arena, outputs, contracts, loops, libraries = marshal.loads(data)
         buffers = []
         for number, (kind, dtype_name, shape, label, content, content_shape, offset) in enumerate(rows):
             dtype = DTYPES[dtype_name]
@@ -159,6 +179,7 @@ def plan_from_bytes(data: bytes) -> tuple[Plan, str]:
             outputs,
             tuple(shape_from_plain(c) for c in contracts),
             shape_from_plain(loops),
+            tuple(PlanLibrary(*library) for library in libraries),
         )
     except (EOFError, KeyError, TypeError, ValueError) as problem:
         raise ValueError(f"not a plan: {problem}") from problem

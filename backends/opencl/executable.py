@@ -15,7 +15,7 @@ from rlxlang.backends.opencl.c_nest import KernelPlan
 from rlxlang.backends.opencl.device import OpenClDevice
 from rlxlang.backends.opencl.program import ProgramSource
 from rlxlang.diagnostics.errors import InternalError, RlxBackendError
-from rlxlang.kernels import Branch, Buffer, Copy, Loop, Program, Step, While
+from rlxlang.kernels import Branch, Buffer, Copy, Library, Loop, Program, Step, While, call_routine
 from rlxlang.types import DimLike, evaluate, product
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -245,6 +245,8 @@ class _Run:
                 self.step(below)
         elif isinstance(step, Copy):
             self.copy(step)
+        elif isinstance(step, Library):
+            self.library(step)
         else:
             for plan in self.executable.code.kernels[id(step)]:
                 self.launch(plan)
@@ -290,6 +292,23 @@ class _Run:
             self.executable.queue, answer, self.memory(place.root), src_offset=place.offset, is_blocking=True
         )
         return bool(answer[0])
+
+    def library(self, step: Library) -> None:
+        """Run a routine on the host, between what was enqueued before and what comes after."""
+        import pyopencl as cl
+
+        queue, given = self.executable.queue, []
+        for number in step.arguments:
+            buffer = self.program.buffers[number]
+            given.append(np.empty(tuple(self.value(d) for d in buffer.shape), buffer.dtype.numpy))
+            self.download(given[-1], self.place(number))
+        cl.enqueue_marker(queue).wait()
+        found = call_routine(step.routine, given, dict(step.options), step.where)
+        for number, result in zip(step.results, found, strict=True):
+            place = self.place(number)
+            flat = np.ascontiguousarray(result).reshape(-1).view(np.uint8)
+            if place.bytes:
+                cl.enqueue_copy(queue, self.memory(place.root), flat, dst_offset=place.offset, is_blocking=True)
 
     def copy(self, step: Copy) -> None:
         import pyopencl as cl

@@ -10,7 +10,7 @@ from rlxlang.backends.opencl.c_expr import Layout
 from rlxlang.backends.opencl.c_functions import Functions
 from rlxlang.backends.opencl.c_nest import KernelPlan, nest_kernel
 from rlxlang.diagnostics.errors import InternalError, RlxBackendError
-from rlxlang.kernels import Contract, Copy, Loop, Nest, Program
+from rlxlang.kernels import Contract, Copy, Library, Loop, Nest, Program
 from rlxlang.types import DimLike
 
 _PRELUDE = "typedef float16 rlx_float16 __attribute__((aligned(4)));\n"
@@ -89,6 +89,8 @@ def _written(program: Program, layout: Layout) -> frozenset[int]:
             targets |= {step.index} if step.index >= 0 else set()
         elif isinstance(step, Copy):
             targets.add(step.target)
+        elif isinstance(step, Library):
+            targets |= set(step.results)
     return frozenset(layout.owner(t) for t in targets)
 
 

@@ -13,7 +13,7 @@ from rlxlang.backends.reference.functions import cast
 from rlxlang.backends.reference.memory import Memory, poison
 from rlxlang.backends.reference.nest import run_nest
 from rlxlang.diagnostics.errors import InternalError
-from rlxlang.kernels import Branch, Contract, Copy, Loop, Nest, Operand, Program, Step, While
+from rlxlang.kernels import Branch, Contract, Copy, Library, Loop, Nest, Operand, Program, Step, While, call_routine
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -84,6 +84,8 @@ def _run_step(step: Step, memory: Memory) -> None:
         _run_contract(step, memory)
     elif isinstance(step, Copy):
         _run_copy(step, memory)
+    elif isinstance(step, Library):
+        _run_library(step, memory)
     elif isinstance(step, While):
         _run_while(step, memory)
     elif isinstance(step, Branch):
@@ -99,6 +101,20 @@ def _run_copy(step: Copy, memory: Memory) -> None:
         text = f"copy of {memory.describe(step.source)} to {memory.describe(step.target)}"
         raise InternalError(text, stage="lower")
     target[...] = source.copy()
+
+
+def _run_library(step: Library, memory: Memory) -> None:
+    def shaped(number: int) -> Array:
+        shape = tuple(memory.value(d) for d in memory.program.buffers[number].shape)
+        return memory.flat(number).reshape(shape)
+
+    found = call_routine(step.routine, [shaped(k) for k in step.arguments], dict(step.options), step.where)
+    for number, result in zip(step.results, found, strict=True):
+        target = shaped(number)
+        if result.shape != target.shape or result.dtype != target.dtype:
+            text = f"`{step.routine}` gave {result.dtype}{list(result.shape)} for {memory.describe(number)}"
+            raise InternalError(text, stage="lower")
+        target[...] = result
 
 
 def _run_loop(loop: Loop, memory: Memory) -> None:

@@ -145,6 +145,7 @@ _ROWS = (
     Code("E0811", "size of an axis is unknown", _RUNTIME),
     Code("E0812", "value is no array", _TYPE),
     Code("E0813", "value is NaN or infinite", _RUNTIME),
+    Code("E0814", "matrix has no such result", _RUNTIME),
     # -- W09 warnings
     Code("W0900", "warning", _WARNING),
     Code("W0901", "comment that reads like code", _WARNING),

@@ -55,11 +55,13 @@ class Sample:
         args: Operands, float64 where the op takes floats (tests cast them).
         attrs: Attributes of the node.
         smooth: Whether the op is differentiable around these operands (else only values and special points are tested).
+        mixable: Whether operands with the same entries in any other order are in the domain too (else multiples of them are).
     """
 
     args: tuple[np.ndarray[Any, Any], ...]
     attrs: dict[str, Any]
     smooth: bool = True
+    mixable: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,6 +18,7 @@ from rlxlang.kernels.expr import (
     walk,
 )
 from rlxlang.kernels.functions import FUNCTIONS, REDUCTIONS
+from rlxlang.kernels.library import Library, call_routine
 from rlxlang.kernels.nest import Nest, Pass, Reduce, Store
 from rlxlang.kernels.program import (
     Branch,
@@ -37,6 +38,6 @@ from rlxlang.kernels.program import (
 
 __all__ = [
     "FUNCTIONS", "REDUCTIONS", "Accumulator", "Apply", "AxisValue", "Branch", "Buffer", "Const", "Contract", "Copy", "Expr",
-    "Gathered", "Index", "Load", "Loop", "Nest", "Operand", "Pass", "Program", "Reduce", "Reduced", "Running", "SizeGuard", "SizeValue",
-    "Step", "Store", "While", "Window", "bodies", "children", "roots", "walk",
+    "Gathered", "Index", "Library", "Load", "Loop", "Nest", "Operand", "Pass", "Program", "Reduce", "Reduced", "Running", "SizeGuard",
+    "SizeValue", "Step", "Store", "While", "Window", "bodies", "call_routine", "children", "roots", "walk",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rlxlang.kernels.expr import Expr
+from rlxlang.kernels.library import Library
 from rlxlang.kernels.nest import Nest, Store
 from rlxlang.types import DimLike, DType
 
@@ -135,7 +136,7 @@ class Branch:
     orelse: tuple[Step, ...]
 
 
-Step: TypeAlias = Nest | Contract | Copy | Loop | While | Branch
+Step: TypeAlias = Nest | Contract | Library | Copy | Loop | While | Branch
 
 
 def bodies(step: Step) -> tuple[tuple[Step, ...], ...]:

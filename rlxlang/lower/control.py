@@ -1,4 +1,4 @@
-"""`while` and `cond` as steps that hold further steps, and the hand-over of carries that every loop ends with."""
+"""`while` and `cond` as steps that hold further steps, calls of routines, and the hand-over of carries that every loop ends with."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from rlxlang.ir import Graph, GraphOutput, Node
-from rlxlang.kernels import Branch, Copy, Step, While
+from rlxlang.kernels import Branch, Copy, Library, Step, While
 from rlxlang.lower.memory import Buffers
 from rlxlang.lower.own import copy_nest
 from rlxlang.types import TupleType
 
 
 class GraphLowering(Protocol):
-    """What lowers a graph or a body: its buffers, the steps so far, and the buffers of values."""
+    """What lowers a graph or a body: its buffers, the steps so far, and the buffers of values (of single and of several results)."""
 
     buffers: Buffers
     steps: list[Step]
     items: dict[Node, list[int]]
+    places: dict[Node, int]
 
     def place(self, node: Node) -> int:
         """The buffer that holds a node's value."""
@@ -90,6 +91,19 @@ def branch_step(outer: GraphLowering, node: Node, name: str) -> None:
     then, orelse = steps(node.attrs["then"], f"{name}_then_"), steps(node.attrs["orelse"], f"{name}_else_")
     outer.steps.append(Branch(name, predicate, then, orelse))
     outer.items[node] = results
+
+
+def library_step(outer: GraphLowering, node: Node, routine: str, name: str) -> None:
+    """Emit the call of a routine; its results are read in place, also by what takes one of several."""
+    types = node.type.items if isinstance(node.type, TupleType) else (node.tensor,)
+    arguments = tuple(outer.contiguous(value, f"{name}_given{k}") for k, value in enumerate(node.inputs))
+    results = [outer.buffers.new("temp", t.dtype, t.shape) for t in types]
+    options = tuple(sorted(node.attrs.items()))
+    where = "" if node.origin.span is None else node.origin.span.location
+    outer.steps.append(Library(name, routine, arguments, tuple(results), options, where, (node.op.name,)))
+    outer.items[node] = results
+    if not isinstance(node.type, TupleType):
+        outer.places[node] = results[0]
 
 
 def given_buffers(body: Graph, given: Sequence[int]) -> Mapping[Node, int]:

@@ -26,7 +26,7 @@ from rlxlang.kernels import (
     walk,
 )
 from rlxlang.lower.contracts import GroupContract
-from rlxlang.lower.control import branch_step, given_buffers, hand_over, start_carries, while_step
+from rlxlang.lower.control import branch_step, given_buffers, hand_over, library_step, start_carries, while_step
 from rlxlang.lower.coords import Coord, identity
 from rlxlang.lower.fuse import Group, Partition, find, order
 from rlxlang.lower.memory import Buffers, plan
@@ -105,6 +105,8 @@ class _Lowering:
             while_step(self, node, name)
         elif isinstance(record, how.BranchOf):
             branch_step(self, node, name)
+        elif isinstance(record, how.LibraryCall):
+            library_step(self, node, record.routine, name)
         elif role_of(node) is Role.ALIAS:
             target = self.places[node] = self.buffers.new("temp", node.dtype, node.shape)
             self.steps.append(copy_nest(node.inputs[0], target, self.buffers, self.place, name))
@@ -257,7 +259,7 @@ def _place_outputs(
         direct = (
             node in partition.group_of
             and node not in lowering.places
-            and not isinstance(node.op.lower, (how.Item, how.ScanLoop, how.WhileLoop, how.BranchOf))
+            and not isinstance(node.op.lower, (how.Item, how.ScanLoop, how.WhileLoop, how.BranchOf, how.LibraryCall))
         )
         direct = direct and role_of(node) in (Role.FUSED, Role.OWN)
         if output.name in updates:

@@ -147,5 +147,12 @@ class BranchOf:
 
 
 @dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """A call of a routine of `rlxlang.kernels.library` on whole arrays; the attributes of the node are its options."""
+
+    routine: str
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """One result of a node with several; attribute index."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from rlxlang.diagnostics import RlxBackendError, escape
 from rlxlang.func import Func
-from rlxlang.kernels import Branch, Contract, Copy, Loop, Nest, Program, Step, While, bodies
+from rlxlang.kernels import Branch, Contract, Copy, Library, Loop, Nest, Program, Step, While, bodies
 from rlxlang.tools.data import add_model_arguments, load_model
 from rlxlang.types import Dim, DimLike, axes_of, evaluate, product
 
@@ -144,6 +144,8 @@ def _kernel(step: Step, indent: str) -> Row:
         return indent + step.name, "while", "" if step.limit is None else f"≤ {step.limit}", ""
     if isinstance(step, Branch):
         return indent + step.name, "branch", f"{len(step.then)} or {len(step.orelse)} steps", ""
+    if isinstance(step, Library):
+        return indent + step.name, "library", step.routine, " ".join(step.ops)
     assert isinstance(step, Copy)
     return indent + "-", "copy", "", ""
 

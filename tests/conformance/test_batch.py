@@ -24,14 +24,18 @@ def _is_differentiable(op: Op, sample: Sample) -> bool:
 SMOOTH = [p for p in CASES if _is_differentiable(*p.values)]
 
 
-def _lanes(array: Array, rng: np.random.Generator) -> list[Array]:
-    """Different operands of one kind: a permutation of the entries keeps each in the domain of the op."""
+def _lanes(array: Array, rng: np.random.Generator, *, mixable: bool) -> list[Array]:
+    """Different operands of one kind: a permutation of the entries, or a multiple, keeps each in the domain of the op."""
+    if not mixable:
+        return [array * (1 + 0.5 * k) for k in range(LANES)]
     flat = [rng.permutation(array.reshape(-1)).reshape(array.shape) for _ in range(LANES - 1)]
     return [array, *flat]
 
 
-def _check(graph: Graph, arrays: dict[str, Array], axes: dict[str, int], rng: np.random.Generator) -> None:
-    lanes = {n: _lanes(arrays[n], rng) for n in axes}
+def _check(
+    graph: Graph, arrays: dict[str, Array], axes: dict[str, int], rng: np.random.Generator, *, mixable: bool
+) -> None:
+    lanes = {n: _lanes(arrays[n], rng, mixable=mixable) for n in axes}
     stacked = {n: np.stack(lanes[n], axes[n]) if n in axes else a for n, a in arrays.items()}
     found = evaluate(vmap(graph, axes, LANES), stacked)
     loop = [evaluate(graph, {n: lanes[n][k] if n in axes else a for n, a in arrays.items()}) for k in range(LANES)]
@@ -45,8 +49,14 @@ def test_batch_is_a_loop(op: Op, sample: Sample, rng: np.random.Generator) -> No
     for mix in product((False, True), repeat=len(arrays)):
         if any(mix):
             chosen = [n for n, on in zip(arrays, mix, strict=True) if on]
-            _check(graph, arrays, {n: int(rng.integers(0, arrays[n].ndim + 1)) for n in chosen}, rng)
-            _check(graph, arrays, {n: arrays[n].ndim for n in chosen}, rng)
+            _check(
+                graph,
+                arrays,
+                {n: int(rng.integers(0, arrays[n].ndim + 1)) for n in chosen},
+                rng,
+                mixable=sample.mixable,
+            )
+            _check(graph, arrays, {n: arrays[n].ndim for n in chosen}, rng, mixable=sample.mixable)
 
 
 @pytest.mark.parametrize(("op", "sample"), CASES)
@@ -70,5 +80,7 @@ def test_batch_of_derivatives(op: Op, sample: Sample, rng: np.random.Generator) 
         for entry in derived.inputs:
             if entry.name not in arrays:
                 arrays[entry.name] = rng.normal(size=entry.node.shape)
-        _check(derived, arrays, {n: 0 for n in arrays if n.startswith(("ct_", "tangent_"))}, rng)
-        _check(derived, arrays, dict.fromkeys(arrays, 0), rng)
+        _check(
+            derived, arrays, {n: 0 for n in arrays if n.startswith(("ct_", "tangent_"))}, rng, mixable=sample.mixable
+        )
+        _check(derived, arrays, dict.fromkeys(arrays, 0), rng, mixable=sample.mixable)
