@@ -19,7 +19,7 @@ from rlxlang.tools.lsp.analysis import Analysis, Document
 from rlxlang.tools.lsp.cursor import Bracket, Cursor, cursor_at
 from rlxlang.tools.lsp.hover import declaration
 from rlxlang.tools.lsp.index import FUNCTIONS, Definition
-from rlxlang.tools.lsp.resolve import CONSTANTS
+from rlxlang.tools.lsp.resolve_expressions import CONSTANTS
 from rlxlang.tools.lsp.workspace import Workspace
 
 _FORMAL_TYPES = ("int", "float", "bool", "str", "tensor")
@@ -50,8 +50,30 @@ class Completion:
     rank: int = 5
 
 
+def completions(text: str, offset: int | None = None, *, path: str = "<text>") -> list[Completion]:
+    """The proposals for a text outside of an editor, where an expression may stand in place of a statement.
+
+    Args:
+        text: All that has been entered, then what is being typed.
+        offset: The place in it; the end without one.
+        path: The file of the text, or a name in the folder where paths of `use` start.
+    """
+    workspace = Workspace()
+    workspace.open(path, text)
+    document = workspace.document(path)
+    assert document is not None
+    return complete(
+        workspace, document, len(text) if offset is None else offset, workspace.analysis(path), anywhere=True
+    )
+
+
 def complete(
-    workspace: Workspace, document: Document, offset: int, analysis: Analysis | None = None
+    workspace: Workspace,
+    document: Document,
+    offset: int,
+    analysis: Analysis | None = None,
+    *,
+    anywhere: bool = False,
 ) -> list[Completion]:
     """The proposals at an offset, best first.
 
@@ -60,11 +82,12 @@ def complete(
         document: The text.
         offset: The place.
         analysis: Types are shown when there is one, perhaps of an earlier version of the text.
+        anywhere: Whether an expression may stand where a statement begins.
     """
     cursor = cursor_at(document.text, document.trivia, offset)
     if cursor.in_comment:
         return []
-    found = {c.label: c for c in reversed(list(_Completer(workspace, document, cursor, analysis).run()))}
+    found = {c.label: c for c in reversed(list(_Completer(workspace, document, cursor, analysis, anywhere).run()))}
     wanted = cursor.word.lower()
     fitting = [c for c in found.values() if _fits(c.label.lower(), wanted)]
     return sorted(fitting, key=lambda c: (not c.label.lower().startswith(wanted), c.rank, c.label))
@@ -79,8 +102,11 @@ def _fits(label: str, wanted: str) -> bool:
 
 
 class _Completer:
-    def __init__(self, workspace: Workspace, document: Document, cursor: Cursor, analysis: Analysis | None) -> None:
+    def __init__(
+        self, workspace: Workspace, document: Document, cursor: Cursor, analysis: Analysis | None, anywhere: bool
+    ) -> None:
         self.workspace, self.document, self.cursor, self.analysis = workspace, document, cursor, analysis
+        self.anywhere = anywhere
         self.index = document.index
 
     def run(self) -> Iterable[Completion]:
@@ -96,7 +122,7 @@ class _Completer:
         if before == "." and len(cursor.statement) > 1:
             return self._methods()
         if not cursor.statement:
-            return self._keywords()
+            return [*self._keywords(), *(self._expression() if self.anywhere else ())]
         if keyword == "use":
             return self._modules() if len(cursor.statement) == 1 else ()
         if before == "as":

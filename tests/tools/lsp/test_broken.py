@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def test_questions_about_broken_texts(part: int, pytestconfig: pytest.Config) ->
         assert all(fold.start < fold.stop for fold in folds(document))
         assert all(0 <= hint.offset <= len(text) for hint in hints(workspace, analysis, 0, len(text)))
         places = tokens(workspace, document)
-        assert all(a.end <= b.start for a, b in zip(places, places[1:], strict=False))
+        assert all(a.end <= b.start for a, b in pairwise(places))
 
 
 def test_a_session_of_broken_texts(client: Any, pytestconfig: pytest.Config) -> None:

@@ -9,7 +9,7 @@ import pytest
 from rlxlang.frontend.checks import CONFIG_TYPES, DTYPES
 from rlxlang.frontend.initializer_calls import INITIALIZERS
 from rlxlang.ir import SURFACES
-from rlxlang.tools.lsp.complete import Completion, complete
+from rlxlang.tools.lsp.complete import Completion, complete, completions
 from rlxlang.tools.lsp.words import AT_TOP, IN_BLOCK, IN_FUNCTION, IN_LOOP, IN_SCAN, STATEMENTS
 from rlxlang.tools.lsp.workspace import Workspace
 
@@ -205,3 +205,14 @@ def test_stdlib_items_have_their_docs() -> None:
     assert found
     assert all(c.kind in ("fn", "block", "config", "value") for c in found.values())
     assert any(c.doc for c in found.values())
+
+
+def test_outside_of_an_editor() -> None:
+    text = HEAD + "let beta = alpha;\n"
+    found = {c.label: c for c in completions(text + "bet")}
+    assert next(iter(found)) == "beta"
+    assert found["beta"].detail == "let beta: [F32; ?b, 2]"
+    everything = {c.label for c in completions(text)}
+    assert {"let", "out", "alpha", "beta", "relu", "f"} <= everything
+    assert completions(text + "alpha.softm")[0].label == "softmax"
+    assert [c.label for c in completions("let alpha = 1; alp + 1", 18)] == ["alpha"]
