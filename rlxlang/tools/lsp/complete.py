@@ -94,11 +94,16 @@ def complete(
 
 
 def _fits(label: str, wanted: str) -> bool:
-    """Whether the letters that were typed stand in a label, in order, the first one at its start or after `_`."""
+    """Whether the letters that were typed stand in a label, in order, from its start or the start of a part after `_`."""
     if not wanted or label.startswith(wanted):
         return True
-    letters = iter(label)
-    return wanted[0] in {part[:1] for part in label.split("_")} and all(letter in letters for letter in wanted)
+    starts = [k for k in range(len(label)) if label[k] == wanted[0] and (k == 0 or label[k - 1] == "_")]
+    return any(_in_order(wanted, label[start:]) for start in starts)
+
+
+def _in_order(wanted: str, text: str) -> bool:
+    letters = iter(text)
+    return all(letter in letters for letter in wanted)
 
 
 class _Completer:
