@@ -27,6 +27,20 @@ def mask(dropped: np.ndarray) -> np.ndarray:
 # --------------------------------------------------------------------------------------------- runs
 
 
+def test_the_page_about_random_numbers() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "random.md").read_text(encoding="utf-8")
+    texts = [part.split("```")[0] for part in page.split("```rlx\n")[1:]]
+    x, key = np.ones((3, 16), np.float32), np.array([1, 2], np.uint32)
+    drawn = []
+    for text in texts:
+        func = rlx.loads(text)
+        func = func.init_params(seed=0) if func.param_names() else func
+        given = {"x": x, "key": key} if "key" in func.input_names() else {"x": x}
+        drawn.append(func.traced.signature.seed is not None)
+        assert all(np.isfinite(v).all() for v in func.run(given))
+    assert drawn == [True, True, False]
+
+
 def test_the_seed_is_an_argument_that_may_be_left_out() -> None:
     func = rlx.loads(TWO)
     assert func.input_names() == ["x"]

@@ -334,12 +334,20 @@ ERFINV = elementwise(
 )
 
 
+def _inside(dtype: DType) -> float:
+    """The largest number of a dtype below 1, whose quantile is finite."""
+    return 1 - 2.0 ** -_digits(dtype)
+
+
 def _rng_truncated(b: Builder, key: Node, *, shape: Shape, dtype: DType, low: float, high: float) -> Node:
     """The quantile of a uniform number between the probabilities of the bounds."""
     wide = F64 if dtype == F64 else F32
     first, last = (math.erf(v * math.sqrt(0.5)) for v in (low, high))
     u = b.emit("rng_uniform", key, shape=tuple(shape), dtype=wide)
     place = emit.shift(b, emit.scale(b, u, last - first), first)
+    place = b.emit(
+        "minimum", b.emit("maximum", place, b.full_like(place, -_inside(wide))), b.full_like(place, _inside(wide))
+    )
     z = emit.scale(b, b.emit("erfinv", place), math.sqrt(2))
     bounded = b.emit("minimum", b.emit("maximum", z, b.full_like(z, low)), b.full_like(z, high))
     return emit.cast(b, bounded, dtype)
@@ -349,7 +357,8 @@ def _np_truncated(key: Array, *, shape: tuple[int, ...], dtype: DType, low: floa
     wide = F64 if dtype == F64 else F32
     first, last = (math.erf(v * math.sqrt(0.5)) for v in (low, high))
     u = _np_uniform(key, shape=shape, dtype=wide).astype(np.float64)
-    z = math.sqrt(2) * ERFINV.reference(u * (last - first) + first)
+    place = np.clip(u * (last - first) + first, -_inside(wide), _inside(wide))
+    z = math.sqrt(2) * ERFINV.reference(place)
     return np.asarray(np.clip(z, low, high)).astype(dtype.numpy)
 
 

@@ -1,18 +1,24 @@
-"""What users call of random numbers."""
+"""What users call of random numbers.
+
+A `key` is a U32 tensor [2] or an integer; without one the op draws from the run's seed.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+import numpy as np
+
 from rlxlang.ir import Builder, Node, Parameter
 from rlxlang.ops import emit
 from rlxlang.ops.arguments import canonical_axis, dtype_argument, static_dim, static_number, surface, tensor
-from rlxlang.ops.broadcasting import Value, as_float, as_node, operands, require_value, tensor_argument
+from rlxlang.ops.broadcasting import Value, as_float, as_node, number_node, operands, require_value, tensor_argument
 from rlxlang.ops.random import entry_words, implicit_key, require_key, unit_numbers
 from rlxlang.ops.random import fold_in as keys_of
 from rlxlang.ops.rules import require_guards
 from rlxlang.ops.surface_shape import dims_argument
+from rlxlang.ops.threefry import key_of_seed
 from rlxlang.types import BOOL, F32, F64, U32, DType, Shape, ShapeContext, TypeProblem
 
 _DIMS = Parameter("dims", "dims")
@@ -21,9 +27,11 @@ _DTYPE = Parameter("dtype", "dtype", None)
 
 
 def _key(b: Builder, op: str, key: Any) -> Node:
-    """The key given, or one of the run's seed."""
+    """The key given, that of an integer, or one of the run's seed."""
     if key is None:
         return implicit_key(b)
+    if isinstance(key, int) and not isinstance(key, bool):
+        return b.constant(np.array(key_of_seed(key), np.uint32))
     node = tensor_argument(op, key, "key")
     context = ShapeContext()
     require_key(context, op, node.tensor)
@@ -58,8 +66,6 @@ def _between(b: Builder, u: Node, low: float, high: float) -> Node:
 
 def _below(high: float, dtype: DType) -> float:
     """The largest number of a dtype below another."""
-    import numpy as np
-
     bound = np.asarray(high).astype(dtype.numpy)
     return float(np.nextafter(bound, np.asarray(-math.inf).astype(dtype.numpy)))
 
@@ -71,6 +77,8 @@ def _rng_uniform(b: Builder, dims: Any, low: Value, high: Value, dtype: Any, key
         first, last = static_number("rng_uniform", low, "low"), static_number("rng_uniform", high, "high")
         if not first < last or not math.isfinite(last - first):
             raise TypeProblem("E0350", f"`rng_uniform` takes finite bounds, low < high, and {low} and {high} are given")
+        for bound in (first, last, last - first):
+            number_node(b, bound, target)  # refuses what the dtype cannot hold
         return _between(b, u, first, last)
     u, least, most = operands(b, "rng_uniform", (u, low, high), target)
     return emit.add(b, least, emit.mul(b, u, emit.sub(b, most, least)))

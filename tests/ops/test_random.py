@@ -84,6 +84,12 @@ def test_numbers_do_not_depend_on_the_rest_of_the_program() -> None:
     assert not np.array_equal(call("rng_uniform", (3, 4), key=KEY + np.uint32(1)), alone)
 
 
+def test_an_integer_is_a_key() -> None:
+    number = 7 + (9 << 32)
+    np.testing.assert_array_equal(call("rng_normal", (3, 4), key=number), call("rng_normal", (3, 4), key=KEY))
+    np.testing.assert_array_equal(call("fold_in", number, 3), call("fold_in", KEY, 3))
+
+
 # --------------------------------------------------------------------------------------------- distributions
 
 COUNT = 40_000
@@ -114,6 +120,14 @@ def test_bounds_hold() -> None:
     found = call("truncated_normal", (COUNT,), low=-0.5, high=0.25, key=KEY)
     assert found.min() >= -0.5
     assert found.max() <= 0.25
+
+
+def test_open_ends_are_finite() -> None:
+    for low, high in ((-np.inf, np.inf), (1.0, np.inf), (-np.inf, -2.0)):
+        found = call("truncated_normal", (COUNT,), low=low, high=high, key=KEY)
+        assert np.isfinite(found).all()
+        assert found.min() >= low
+        assert found.max() <= high
 
 
 def test_bernoulli_and_dropout_frequencies() -> None:
@@ -224,6 +238,8 @@ def test_recomputation_sees_the_same_numbers() -> None:
         ("rng_uniform([-3], key: k)", "E0350"),
         ("rng_normal([3], std: -1, key: k)", "E0350"),
         ("truncated_normal([3], low: 1, high: 1, key: k)", "E0350"),
+        ("rng_uniform([3], 0, 1e6, F16, k)", "E0351"),
+        ("rng_normal([3], key: 1.5)", "E0304"),
         ("bernoulli(1.5, [3], key: k)", "E0350"),
         ("fold_in(k, x)", "E0301"),
         ("rng_uniform([3], key: concat([k, k], 0))", "E0401"),
