@@ -105,7 +105,9 @@ def test_the_extension_is_complete() -> None:
     files = [language["configuration"], *(e["path"] for k in ("grammars", "snippets") for e in contributes[k])]
     assert all((EXTENSION / file).is_file() for file in files)
     assert contributes["grammars"][0]["scopeName"] == read(GRAMMAR)["scopeName"]
+    assert (EXTENSION / manifest["main"]).is_file()
     lock = read(EXTENSION / "package-lock.json")
+    assert lock["packages"][""]["dependencies"] == manifest["dependencies"]
     assert lock["packages"][""]["devDependencies"] == manifest["devDependencies"]
 
 

@@ -1,22 +1,14 @@
-"""The TextMate grammar, run through the engine of Visual Studio Code.
-
-Needs Node.js and its packages: with RLX_EDITOR_TESTS=1 they are installed into a temporary folder, else they are
-taken from `editors/vscode/node_modules` if that is there.
-"""
+"""The TextMate grammar, run through the engine of Visual Studio Code; `conftest` says what it needs."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTENSION = ROOT / "editors" / "vscode"
 GRAMMAR = ROOT / "grammar" / "rlx.tmLanguage.json"
 
 Token = tuple[str, list[str]]
@@ -24,36 +16,11 @@ Tokenize = Callable[[str], list[Token]]
 
 
 @pytest.fixture(scope="module")
-def tokenize(tmp_path_factory: pytest.TempPathFactory) -> Tokenize:
+def tokenize(node: Callable[..., str]) -> Tokenize:
     """Return a function from a text to its tokens that are not blank."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("Node.js is not installed")
-    packages = EXTENSION / "node_modules"
-    if os.environ.get("RLX_EDITOR_TESTS") == "1":
-        npm = shutil.which("npm")
-        if npm is None:
-            pytest.skip("npm is not installed")
-        folder = tmp_path_factory.mktemp("npm")
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(EXTENSION / name, folder)
-        subprocess.run([npm, "ci", "--no-audit", "--no-fund"], cwd=folder, check=True, capture_output=True, timeout=300)
-        packages = folder / "node_modules"
-    elif not (packages / "vscode-textmate").is_dir():
-        pytest.skip("the packages of Node.js are missing: RLX_EDITOR_TESTS=1 installs them")
 
     def run(text: str) -> list[Token]:
-        command = [node, str(Path(__file__).with_name("tokenize.cjs")), str(GRAMMAR)]
-        result = subprocess.run(
-            command,
-            input=json.dumps([text]),
-            env={**os.environ, "NODE_PATH": str(packages)},
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        (lines,) = json.loads(result.stdout)
+        (lines,) = json.loads(node("tokenize.cjs", str(GRAMMAR), text=json.dumps([text])))
         return [(text, scopes) for line in lines for text, scopes in line if text.strip()]
 
     return run
