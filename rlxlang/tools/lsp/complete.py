@@ -87,7 +87,8 @@ def complete(
     cursor = cursor_at(document.text, document.trivia, offset)
     if cursor.in_comment:
         return []
-    found = {c.label: c for c in reversed(list(_Completer(workspace, document, cursor, analysis, anywhere).run()))}
+    with workspace.still():
+        found = {c.label: c for c in reversed(list(_Completer(workspace, document, cursor, analysis, anywhere).run()))}
     wanted = cursor.word.lower()
     fitting = [c for c in found.values() if _fits(c.label.lower(), wanted)]
     return sorted(fitting, key=lambda c: (not c.label.lower().startswith(wanted), c.rank, c.label))
@@ -341,7 +342,7 @@ class _Completer:
         return next((p.kind for p in surface.parameters if p.name == given), "") if surface is not None else ""
 
     def _function(self, path: tuple[str, ...]) -> Definition | None:
-        return function_named(self.workspace, self.document, path)
+        return self.workspace.function(self.document, path)
 
     def _functions(self) -> Iterator[Definition]:
         """Fns and blocks in sight, imported ones included."""
@@ -384,27 +385,6 @@ class _Completer:
             form = words.op_form(name, method=method)
             if form is not None:
                 yield Completion(name, "op", form[0], form[1], rank=5)
-
-
-def function_named(workspace: Workspace, document: Document, path: tuple[str, ...]) -> Definition | None:
-    """The fn or block that a call of a path means; None for ops and unknown names."""
-    index = document.index
-    if len(path) > 1:
-        module = next((d for d in index.of_kind("module") if d.name == path[0]), None)
-        found = None if module is None else workspace.exports(module.target, document.path).get(path[-1])
-        return found if found is not None and found.kind in FUNCTIONS else None
-    name = path[0]
-    for definition in index.of_kind("fn", "block"):
-        if definition.name == name:
-            return definition
-    for definition in index.of_kind("import"):
-        if definition.name == name:
-            return next((d for d in workspace.resolve(definition, document) if d.kind in FUNCTIONS), None)
-    for target in index.wildcards:
-        found = workspace.exports(target, document.path).get(name)
-        if found is not None and found.kind in FUNCTIONS:
-            return found
-    return None
 
 
 def _words(

@@ -24,6 +24,13 @@ class Hint:
 
 def hints(workspace: Workspace, analysis: Analysis, start: int, stop: int) -> list[Hint]:
     """The hints between two offsets, in order."""
+    found = _types(analysis, start, stop)
+    with workspace.still():
+        found += _parameters(workspace, analysis, start, stop)
+    return sorted(found, key=lambda hint: hint.offset)
+
+
+def _types(analysis: Analysis, start: int, stop: int) -> list[Hint]:
     found: list[Hint] = []
     for definition in analysis.document.index.of_kind(*_TYPED):
         place = definition.span.end
@@ -34,8 +41,7 @@ def hints(workspace: Workspace, analysis: Analysis, start: int, stop: int) -> li
         types = analysis.types(definition)
         if 0 < len(types) <= _MOST_TYPES:
             found.append(Hint(place, f": {' | '.join(types)}", "type"))
-    found += _parameters(workspace, analysis, start, stop)
-    return sorted(found, key=lambda hint: hint.offset)
+    return found
 
 
 def _parameters(workspace: Workspace, analysis: Analysis, start: int, stop: int) -> list[Hint]:

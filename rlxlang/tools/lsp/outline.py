@@ -7,7 +7,7 @@ from typing import Any
 
 from rlxlang.diagnostics import Span
 from rlxlang.frontend import ast
-from rlxlang.frontend.walk import walk
+from rlxlang.frontend.walk import children, walk
 from rlxlang.tools.lsp.analysis import Analysis, Document
 from rlxlang.tools.lsp.hover import declaration
 from rlxlang.tools.lsp.index import Definition
@@ -129,3 +129,14 @@ def folds(document: Document) -> list[Fold]:
         add(comments[k].span.to(comments[last].span), "comment")
         k = last + 1
     return [found[line] for line in sorted(found)]
+
+
+def around(document: Document, offset: int) -> list[Span]:
+    """The parts of a text around an offset, innermost first: names, expressions, statements, bodies, the whole."""
+    found: list[Span] = []
+    node: ast.Node | None = document.module
+    while node is not None:
+        if not found or (node.span.start, node.span.end) != (found[-1].start, found[-1].end):
+            found.append(node.span)
+        node = next((c for c in children(node) if c.span.start <= offset <= c.span.end), None)
+    return found[::-1]

@@ -10,7 +10,7 @@ from rlxlang.frontend.statements import bound_names
 from rlxlang.tools.lsp.index import Definition, Index, Use
 from rlxlang.tools.lsp.resolve_expressions import IDENTIFIER, Env, Expressions, Join, Meaning, find_field, flat
 
-_DEEPEST = 200  # bodies inside bodies; what lies deeper has no index
+_DEEPEST = 100  # bodies inside bodies; what lies deeper has no index
 
 
 def index_module(module: ast.Module) -> Index:

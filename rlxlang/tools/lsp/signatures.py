@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from rlxlang.frontend.initializer_calls import INITIALIZERS
 from rlxlang.tools.lsp import words
 from rlxlang.tools.lsp.analysis import Document
-from rlxlang.tools.lsp.complete import function_named
 from rlxlang.tools.lsp.cursor import Bracket, cursor_at
 from rlxlang.tools.lsp.workspace import Workspace
 
@@ -29,7 +28,7 @@ def signature(workspace: Workspace, document: Document, offset: int) -> Signatur
     if cursor.in_comment or call is None:
         return None
     name = call.callee[-1]
-    definition = function_named(workspace, document, call.callee)
+    definition = workspace.function(document, call.callee)
     if definition is not None:
         parameters = [(text, "") for text in words.function_parameters(definition)]
         label = words.function_form(definition, "::".join(call.callee))

@@ -25,6 +25,11 @@ class SemanticToken:
 
 def tokens(workspace: Workspace, document: Document) -> list[SemanticToken]:
     """The tokens of a document in order, none of them inside another."""
+    with workspace.still():
+        return _tokens(workspace, document)
+
+
+def _tokens(workspace: Workspace, document: Document) -> list[SemanticToken]:
     places: dict[int, SemanticToken] = {}
     for use in document.index.uses:
         found = _of_use(workspace, document, use)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -12,9 +14,10 @@ from rlxlang.diagnostics import Span
 from rlxlang.frontend import ast
 from rlxlang.resources import stdlib_modules
 from rlxlang.tools.lsp.analysis import Analysis, Document, ReadFile, analyse
-from rlxlang.tools.lsp.index import EXPORTED, Definition, Use
+from rlxlang.tools.lsp.index import EXPORTED, FUNCTIONS, Definition, Use
 
 _MOST_FILES = 2000  # below the folders of a workspace that are searched for references
+_DECLARED = ("fn", "block", "config", "const", "input", "param", "bind")
 
 
 @dataclass(eq=False)
@@ -29,6 +32,7 @@ class Workspace:
     _open: dict[str, str] = field(default_factory=dict)
     _documents: dict[str, Document] = field(default_factory=dict)
     _analyses: dict[str, Analysis] = field(default_factory=dict)
+    _still: dict[str, Document | None] | None = None
 
     # ------------------------------------------------------------------ texts
     def open(self, path: str, text: str) -> None:
@@ -58,8 +62,27 @@ class Workspace:
         text = self._open.get(key_of(str(path)))
         return path.read_bytes().decode("utf-8") if text is None else text
 
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Inside, every text is looked at once: for questions that ask for the same few again and again."""
+        if self._still is not None:
+            yield
+            return
+        self._still = {}
+        try:
+            yield
+        finally:
+            self._still = None
+
     def document(self, path: str) -> Document | None:
         """The present state of a text; None when it cannot be read."""
+        if self._still is None:
+            return self._document(path)
+        if path not in self._still:
+            self._still[path] = self._document(path)
+        return self._still[path]
+
+    def _document(self, path: str) -> Document | None:
         key = key_of(path)
         try:
             text = self.read(Path(key))
@@ -129,12 +152,12 @@ class Workspace:
         """The file that a `use` statement of the text `user` means; None when there is none."""
         if isinstance(target, ast.Str):
             try:
-                return key_of(str(Path(user).parent / target.value))
+                return os.path.normpath(Path(user).parent / target.value)
             except (OSError, ValueError):
                 return None
         if target is None or target.text not in stdlib_modules():
             return None
-        return key_of(str(files("rlxlang.stdlib") / f"{target.text}.rlx"))
+        return str(files("rlxlang.stdlib") / f"{target.text}.rlx")
 
     def exports(self, target: ast.Ref | ast.Str | None, user: str) -> dict[str, Definition]:
         """What a module offers, by name."""
@@ -167,7 +190,7 @@ class Workspace:
     def _from_wildcards(self, use: Use, document: Document) -> list[Definition]:
         for target in document.index.wildcards:
             found = self.exports(target, document.path).get(use.name)
-            if found is not None and (found.kind in ("fn", "block")) == (use.role == "function"):
+            if found is not None and (found.kind in FUNCTIONS) == (use.role == "function"):
                 return [found]
         return []
 
@@ -192,13 +215,40 @@ class Workspace:
                     return [table[use.name]]
         return []
 
+    def function(self, document: Document, path: tuple[str, ...]) -> Definition | None:
+        """The fn or block that a call of a path means; None for ops and unknown names."""
+        index, name = document.index, path[-1]
+        if len(path) > 1:
+            module = next((d for d in index.of_kind("module") if d.name == path[0]), None)
+            found = None if module is None else self.exports(module.target, document.path).get(name)
+            return found if found is not None and found.kind in FUNCTIONS else None
+        own = [d for d in index.of_kind("fn", "block", "import") if d.name == name]
+        if own:
+            return next((d for d in self.resolve(own[0], document) if d.kind in FUNCTIONS), None)
+        outside = (self.exports(target, document.path).get(name) for target in index.wildcards)
+        return next((d for d in outside if d is not None and d.kind in FUNCTIONS), None)
+
     def owner_document(self, definition: Definition) -> Document | None:
         """The document whose text a definition stands in."""
         return self.document(definition.span.source.name)
 
+    def symbols(self, wanted: str) -> list[Definition]:
+        """What the known texts declare and define at top level and whose name holds some letters, by text and place."""
+        found: list[Definition] = []
+        for path in self.known_paths():
+            document = self.document(path)
+            if document is not None:
+                top = (d for d in document.index.of_kind(*_DECLARED) if d.owner is None)
+                found += [d for d in top if wanted.lower() in d.name.lower()]
+        return found
+
     # ------------------------------------------------------------------ all places of a name
     def occurrences(self, occurrence: Definition | Use, document: Document) -> list[Span]:
         """Every place, in every known text, of the variable, function or axis that an occurrence stands for."""
+        with self.still():
+            return self._occurrences(occurrence, document)
+
+    def _occurrences(self, occurrence: Definition | Use, document: Document) -> list[Span]:
         roots = self.resolve(occurrence, document)
         if not roots:
             return []

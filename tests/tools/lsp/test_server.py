@@ -157,14 +157,32 @@ def test_semantic_tokens(client: Any, uri: str) -> None:
     assert found[-3:] == [(11, "g", "variable"), (11, "sum", "method"), (11, "axes", "parameter")]
 
 
+def test_selection(client: Any, uri: str) -> None:
+    place = client.at(uri, "h, |n: 3")
+    [found] = client.request(
+        "textDocument/selectionRange", textDocument=place["textDocument"], positions=[place["position"]]
+    )
+    texts = []
+    while found is not None:
+        texts.append(client.covered(uri, found["range"]))
+        found = found.get("parent")
+    assert texts == ["n", "n: 3", "f(h, n: 3)", "let g = f(h, n: 3);", TEXT]
+
+
+def test_symbols_of_the_workspace(client: Any, uri: str) -> None:
+    found = client.request("workspace/symbol", query="HID")
+    assert [(s["name"], s["kind"], s["location"]["range"]) for s in found if s["location"]["uri"] == uri] == [
+        ("hidden", 14, spot(1, 7, 13))
+    ]
+
+
 # ------------------------------------------------------------------------------------------------ edits
 
 
 def test_completion(client: Any, uri: str) -> None:
     found = client.request("textDocument/completion", **client.at(uri, "g.su|m("))
     assert found["isIncomplete"] is False
-    first = found["items"][0]
-    assert [item["label"] for item in found["items"]][:2] == ["sub", "sum"]
+    first = next(item for item in found["items"] if item["label"] == "sub")
     assert first["textEdit"] == {"range": spot(11, 10, 12), "newText": "sub"}
     assert first["documentation"]["kind"] == "markdown"
     options = client.request("textDocument/completion", **client.at(uri, "sum(|axes"))["items"]
