@@ -21,6 +21,7 @@ from rlxlang.tools.lsp.workspace import key_of
 _GIVEN_LATER = frozenset({"E0215", "E0353"})
 _FADED = frozenset({"W0902"})
 _MOST_RELATED = 20
+_PAGES = Path(__file__).resolve().parents[3] / "docs" / "errors"
 
 _COMPLETION_KINDS = {
     "value": lsp.CompletionItemKind.Variable,
@@ -53,6 +54,12 @@ _SYMBOL_KINDS = {
     "rule": lsp.SymbolKind.Method,
     "out": lsp.SymbolKind.Event,
 }
+
+
+def page_of(code: str, folder: Path = _PAGES) -> lsp.CodeDescription | None:
+    """The page about a code, where the documentation lies beside the package."""
+    page = folder / f"{code}.md"
+    return lsp.CodeDescription(page.as_uri()) if page.is_file() else None
 
 
 def path_of(uri: str) -> str:
@@ -136,6 +143,7 @@ class Converter:
             message=message,
             severity=severity,
             code=diagnostic.code,
+            code_description=page_of(diagnostic.code),
             source="rlx",
             tags=[lsp.DiagnosticTag.Unnecessary] if diagnostic.code in _FADED else None,
             related_information=related[:_MOST_RELATED] or None,

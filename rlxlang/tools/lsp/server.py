@@ -88,7 +88,8 @@ class RlxServer(LanguageServer):
                 future = self._worker.submit(self.texts.analyse, document, cancelled)
                 running = self._running[document.path] = _Running(document, cancelled, future)
             with contextlib.suppress(Stopped):
-                return await asyncio.wrap_future(running.future)
+                # Whoever stops waiting must not take the result from the others.
+                return await asyncio.shield(asyncio.wrap_future(running.future))
 
     def show(self, uri: str, text: str) -> None:
         """A text has been opened or changed: check it when nothing more comes for a moment."""
@@ -152,6 +153,8 @@ def serve(log: str | None = None) -> int:
     Args:
         log: A file for a log.
     """
+    if sys.stdin.isatty():
+        print("rlx lsp waits for an editor on standard input; see editors/README.md", file=sys.stderr)
     logging.basicConfig(filename=log, level=logging.INFO if log else logging.CRITICAL, force=True)
     stream = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     sys.stdout = sys.stderr  # whatever prints must not come between the messages

@@ -436,6 +436,34 @@ def test_without_pygls_the_command_says_what_to_install(
     assert capsys.readouterr().err == "rlx lsp: the language server needs pygls: pip install 'rlxlang[lsp]'\n"
 
 
+def test_codes_lead_to_their_pages(tmp_path: Path) -> None:
+    pytest.importorskip("pygls")
+    from rlxlang.tools.lsp.convert import page_of
+
+    (tmp_path / "E0402.md").write_text("# E0402")
+    found = page_of("E0402", tmp_path)
+    assert found is not None
+    assert found.href == (tmp_path / "E0402.md").as_uri()
+    assert page_of("E0403", tmp_path) is None
+
+
+def test_the_server_ends_with_its_client(fresh: Any, tmp_path: Path) -> None:
+    session = fresh(tmp_path)
+    session.open("text.rlx", "input x: [2]; let h = x; repeat 300 { repeat 300 { let h = h + 1; } } out h;")
+    session.process.stdin.close()
+    assert session.process.wait(60) == 1
+    session.kill()
+
+
+def test_a_request_that_is_taken_back_takes_nothing_from_others(client: Any) -> None:
+    uri = client.open("slow.rlx", "input x: [2]; let h = x; repeat 2000 { let h = h + 1; } out y = h;")
+    place = client.at(uri, "out |y")
+    client.send({"id": "first", "method": "textDocument/hover", "params": place})
+    client.notify("$/cancelRequest", id="first")
+    assert client.request("textDocument/hover", **place)["contents"]["value"] == "```rlx\nout y: [F32; 2]\n```"
+    client.close(uri)
+
+
 def test_a_session_that_is_not_shut_down_fails(fresh: Any, tmp_path: Path) -> None:
     session = fresh(tmp_path)
     session.notify("exit")
