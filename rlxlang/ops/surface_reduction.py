@@ -133,6 +133,27 @@ def _prefix(name: str) -> Callable[..., Node]:
     return build
 
 
+def _cumlogsumexp(b: Builder, x: Value, axis: Any = -1, reverse: Any = False) -> Node:
+    """Every prefix by itself, as no running scale serves them all: n² terms, none of them stored."""
+    op = "cumlogsumexp"
+    node = as_float(b, op, x)
+    k, backwards = canonical_axis(op, axis, len(node.shape)), static_bool(op, reverse, "reverse")
+    moved = emit.move_axis(b, node, k, len(node.shape) - 1)
+    n = moved.shape[-1]
+    last = len(moved.shape)
+    wide = emit.insert_axis(b, moved, last - 1, n)
+    row, column = (emit.iota(b, wide.shape, a, I32) for a in (last - 1, last))
+    inside = b.emit("ge" if not backwards else "le", row, column)
+    masked = emit.select(b, inside, wide, b.full_like(wide, float("-inf")))
+    return emit.move_axis(b, b.emit("logsumexp", masked, axes=(last,)), last - 1, k)
+
+
+surface(
+    "cumlogsumexp",
+    (tensor(), Parameter("axis", "axis", -1), Parameter("reverse", "bool", False)),
+    _cumlogsumexp,
+    "log of the sum of exp along an axis up to each place, without overflow.",
+)
 for _name in ("cumsum", "cumprod", "cummax", "cummin"):
     surface(
         _name,

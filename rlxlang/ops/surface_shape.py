@@ -9,6 +9,7 @@ from rlxlang.ops import emit
 from rlxlang.ops.arguments import (
     canonical_axes,
     canonical_axis,
+    choice,
     int_list,
     static_dim,
     static_int,
@@ -18,6 +19,7 @@ from rlxlang.ops.arguments import (
 )
 from rlxlang.ops.broadcasting import Value, as_node, broadcast, promoted
 from rlxlang.ops.rules import require_guards
+from rlxlang.ops.surface_gather import padded_by_index
 from rlxlang.types import Dim, DimLike, ShapeContext, TypeProblem, floor_div, product, shape_text
 from rlxlang.types.dim import exact_quotient
 
@@ -183,21 +185,44 @@ def _repeat_interleave(b: Builder, x: Value, count: Any, axis: Any = 0) -> Node:
     return emit.reshape(b, spread, (*node.shape[:k], node.shape[k] * times, *node.shape[k + 1 :]))
 
 
-def _pad(b: Builder, x: Value, axis: Any, before: Any = None, after: Any = 0, value: Any = 0) -> Node:
+def _pad(
+    b: Builder, x: Value, axis: Any, before: Any = None, after: Any = 0, value: Any = 0, mode: Any = "constant"
+) -> Node:
     node = as_node(b, x)
     rank = len(node.shape)
     number = static_number("pad", value, "value")
+    how = choice("pad", mode, "mode", ("constant", "reflect", "replicate", "circular"))
     if isinstance(axis, tuple):  # pad(x, pairs): one pair of amounts per axis
         pairs = [p if isinstance(p, tuple) else (p, p) for p in axis]
         if len(pairs) != rank or any(len(p) != 2 for p in pairs):
             raise TypeProblem("E0404", f"`pad` of a tensor of rank {rank} takes {rank} pairs of amounts")
         low = tuple(static_dim("pad", p[0], "pairs") for p in pairs)
         high = tuple(static_dim("pad", p[1], "pairs") for p in pairs)
-        return b.emit("pad", node, low=low, high=high, value=number)
+        if how == "constant":
+            return b.emit("pad", node, low=low, high=high, value=number)
+        for k, amounts in enumerate(zip(low, high, strict=True)):
+            node = _continued(b, node, k, *amounts, how)
+        return node
     k = canonical_axis("pad", axis, rank)
     if before is None:
         raise TypeProblem("E0223", "`pad` lacks its argument `before`")
-    return emit.pad_axis(b, node, k, static_dim("pad", before, "before"), static_dim("pad", after, "after"), number)
+    amounts = static_dim("pad", before, "before"), static_dim("pad", after, "after")
+    if how != "constant":
+        return _continued(b, node, k, *amounts, how)
+    return emit.pad_axis(b, node, k, *amounts, number)
+
+
+def _continued(b: Builder, x: Node, axis: int, low: DimLike, high: DimLike, mode: str) -> Node:
+    """An axis continued by its own entries; each entry may serve once on either side, except the border of `replicate`."""
+    if low == 0 and high == 0:
+        return x
+    size = x.shape[axis]
+    context = ShapeContext()
+    for amount in (low, high):
+        least = {"reflect": amount + 1, "circular": amount, "replicate": 1}[mode]
+        context.at_most(least, size, f"the entries that `pad` with mode {mode} needs of axis {axis}", "E0409")
+    require_guards(b, context)
+    return padded_by_index(b, x, axis, low, high, mode)
 
 
 def _flip(b: Builder, x: Value, axes: Any = None) -> Node:
@@ -306,9 +331,10 @@ surface(
 )
 surface(
     "pad",
-    (_X, Parameter("axis", "any"), Parameter("before", "dim", None), Parameter("after", "dim", 0), Parameter("value", "float", 0)),
+    (_X, Parameter("axis", "any"), Parameter("before", "dim", None), Parameter("after", "dim", 0), Parameter("value", "float", 0),
+     Parameter("mode", "str", "constant")),
     _pad,
-    "A number before and after an axis; or `pad(x, [[before, after], …])` for all axes.",
+    "A number (or with `mode` the entries of the axis itself) before and after an axis; or `pad(x, [[before, after], …])` for all axes.",
 )  # fmt: skip
 surface("flip", (_X, Parameter("axes", "axes", None)), _flip, "Reversed order along axes.")
 surface("roll", (_X, _AXIS, Parameter("shift", "int")), _roll, "Entries moved along an axis, around its end.")

@@ -194,7 +194,7 @@ def test_a_training_step_with_a_factorisation() -> None:
 
 
 def test_a_warm_process_calls_the_routine(tmp_path: Path) -> None:
-    program = f"""
+    program = """
 import numpy as np, rlxlang as rlx
 func = rlx.loads("input a: [2, 2]; out y = inv(a);", name="warm")
 call = func.jit()
@@ -310,7 +310,7 @@ def test_a_vector_beside_equal_values_is_differentiable(pick: str) -> None:
 )
 def test_vectors_of_degenerate_spectra_are_refused_by_name(text: str) -> None:
     grad = rlx.loads(f"input a: [F64; 3, 3]; input c: [F64; 3, 3]; {text}").grad(["a"])
-    with pytest.raises(rlx.RlxRuntimeError, match="the derivative of `(eigh|svd)` does not exist here"):
+    with pytest.raises(rlx.RlxRuntimeError, match=r"the derivative of `(eigh|svd)` does not exist here"):
         grad(a=DEGENERATE, c=np.arange(9.0).reshape(3, 3))
 
 
