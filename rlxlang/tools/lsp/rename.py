@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from rlxlang.diagnostics import Span
 from rlxlang.frontend import ast
 from rlxlang.frontend.checks import DTYPES, UNBINDABLE
 from rlxlang.resources import stdlib_modules
 from rlxlang.tools.lsp.analysis import Document
-from rlxlang.tools.lsp.index import FUNCTIONS, Definition, Use
+from rlxlang.tools.lsp.index import FUNCTIONS, Definition, Index, Use
 from rlxlang.tools.lsp.workspace import Workspace
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_AXIS = re.compile(r"\??[A-Za-z_][A-Za-z0-9_]*")
+_ONCE = ("fn", "block", "module", "import", "config", "input", "param", "const", "bind", "instance")
+_AXIS = re.compile(r"\?[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Refused(Exception):
@@ -63,12 +65,13 @@ def rename(workspace: Workspace, document: Document, offset: int, name: str) -> 
         raise Refused(f"`{name}` is a word of the language")
     if name == occurrence.name:
         return []
-    _refuse_clashes(workspace, roots, name)
     spans = document.index.occurrences(local) if local is not None else workspace.occurrences(occurrence, document)
     edits = [Edit(span, name) for span in spans if span.text == occurrence.name]  # an alias keeps its name
     edits += _companions(workspace, roots, occurrence.name, name)
     places = {(edit.span.source.name, edit.span.start): edit for edit in edits}
-    return [places[key] for key in sorted(places)]
+    ordered = [places[key] for key in sorted(places)]
+    _refuse_clashes(workspace, ordered, name)
+    return ordered
 
 
 def _local_name(occurrence: Definition | Use) -> Definition | None:
@@ -106,33 +109,60 @@ def _in_library(workspace: Workspace, definition: Definition) -> bool:
     )
 
 
-def _refuse_clashes(workspace: Workspace, roots: list[Definition], new: str) -> None:
-    """Refuse a name that something else in sight of one of the places has.
+def _refuse_clashes(workspace: Workspace, edits: list[Edit], name: str) -> None:
+    """Refuse edits after which any name of the texts would mean something else.
 
     Raises:
-        Refused: The meaning of the text would change.
+        Refused: There is such a name.
     """
-    mine: set[Definition] = set()
-    for root in roots:
-        home = workspace.owner_document(root)
-        if home is None:
+    by_text: dict[str, list[Edit]] = {}
+    for edit in edits:
+        by_text.setdefault(edit.span.source.name, []).append(edit)
+    for path, own in by_text.items():
+        before = workspace.document(path)
+        if before is None:
             continue
-        mine |= set(home.index.variable(root))
-    for definition in list(mine):
-        home = workspace.owner_document(definition)
-        if home is None:
-            continue
-        functions = definition.kind in FUNCTIONS
-        for other in home.index.definitions:
-            if other.name != new or other in mine or (other.kind in FUNCTIONS) != functions:
-                continue
-            if other.kind == "axis" and definition.kind == "axis":
-                raise Refused(f"`{new}` is another axis")
-            if (other.kind == "axis") != (definition.kind == "axis"):
-                continue
-            apart = other.visible[0] > definition.visible[1] or definition.visible[0] > other.visible[1]
-            if not apart:
-                raise Refused(f"`{new}` is bound at line {other.span.line}")
+        text = before.text
+        for edit in reversed(own):
+            text = text[: edit.span.start] + edit.text + text[edit.span.end :]
+        after = Document(path, text)
+        known = {error.message for error in before.parsed.errors}
+        new = next((error for error in after.parsed.errors if error.message not in known), None)
+        if new is not None:
+            raise Refused(f"`{name}` cannot be the name here: {new.message}")
+        place = _first_difference(before.index, after.index) or _declared_twice(after.index, name)
+        if place is not None:
+            raise Refused(f"`{name}` has another meaning at line {place.line}")
+
+
+def _first_difference(before: Index, after: Index) -> Span | None:
+    """The first place of a text whose meaning has changed with the names; None when all means what it meant."""
+    for old, new in zip_longest(_meanings(before), _meanings(after)):
+        if old is None or new is None or old[0] != new[0]:
+            found: Span = (new or old)[1]
+            return found
+    return None
+
+
+def _meanings(index: Index) -> list[tuple[tuple[str, tuple[int, ...]], Span]]:
+    """What each use means, without names: its role, and which definitions of the text by their number."""
+    numbers = {definition: k for k, definition in enumerate(index.definitions)}
+    kinds = [((definition.kind, ()), definition.span) for definition in index.definitions]
+    uses = [((use.role, tuple(sorted(numbers.get(d, -1) for d in use.found))), use.span) for use in index.uses]
+    return [*uses, *kinds]
+
+
+def _declared_twice(index: Index, name: str) -> Span | None:
+    """The second of two declarations of one name where there may be only one."""
+    seen: set[tuple[object, str]] = set()
+    for definition in index.of_kind(*_ONCE):
+        space = "functions" if definition.kind in FUNCTIONS else "modules" if definition.kind == "module" else "values"
+        key = (definition.owner, space)
+        if definition.name == name and key in seen:
+            return definition.span
+        if definition.name == name:
+            seen.add(key)
+    return None
 
 
 def _companions(workspace: Workspace, roots: list[Definition], old: str, new: str) -> list[Edit]:

@@ -99,6 +99,15 @@ def test_parameters_fields_and_values_of_other_files(workspace: Workspace) -> No
     }
 
 
+def test_a_name_that_another_file_has_is_refused(workspace: Workspace) -> None:
+    third = workspace.folders[0] / "third.rlx"
+    workspace.open(str(third), THIRD + "fn double(x) { return x; }\n")
+    with pytest.raises(Refused, match="`double` has another meaning at line 3"):
+        renamed(workspace, "blocks.rlx", "fn |twice", "double")
+    with pytest.raises(Refused, match="`relu` has another meaning at line 3"):
+        renamed(workspace, "blocks.rlx", "fn |twice", "relu")
+
+
 def test_unsaved_texts_are_what_counts(workspace: Workspace) -> None:
     folder = workspace.folders[0]
     workspace.open(str(folder / "third.rlx"), "let nothing = 1;")
@@ -126,6 +135,9 @@ def test_unsaved_texts_are_what_counts(workspace: Workspace) -> None:
         ("fn f(x) { let y = x; } vjp |f(x, g) { return g; }", "h", "fn h(x) { let y = x; } vjp h(x, g) { return g; }"),
         ("let (|a, b) = split(x, 0, 2); out c = a + b;", "p", "let (p, b) = split(x, 0, 2); out c = p + b;"),
         ("let |a = 1;", "a", "let a = 1;"),
+        ("let a = 1; fn f(|x) { return x; } out b = a;", "a", "let a = 1; fn f(a) { return a; } out b = a;"),
+        ("let a = 1; let |b = a; out c = b;", "a", "let a = 1; let a = a; out c = a;"),
+        ("fn |f(x) { return x; } let y = f(1);", "relu", "fn relu(x) { return x; } let y = relu(1);"),
         ("let 🙂 = 1; let |a = 1; out a;", "bb", "let 🙂 = 1; let bb = 1; out bb;"),
     ],
 )  # fmt: skip
@@ -149,9 +161,16 @@ def test_in_one_text(text: str, new: str, expected: str) -> None:
         ("let |a = 1;", "true", "`true` is a word of the language"),
         ("let |a = 1;", "none", "`none` is a word of the language"),
         ("let |a = 1;", "F32", "`F32` is a word of the language"),
-        ("let |a = 1; let b = 2;", "b", "`b` is bound at line 1"),
-        ("fn |f(x) { return x; }\nfn g(x) { return x; }", "g", "`g` is bound at line 2"),
-        ("input x: [|?b, ?c];", "c", "`?c` is another axis"),
+        ("let |a = 1;\nlet b = 2;\nout c = a + b;", "b", "`b` has another meaning at line 3"),
+        ("let a = 1;\nfn f(|x) {\n  return x + a;\n}", "a", "`a` has another meaning at line 3"),
+        ("let |a = 1;\nfn f(x) {\n  return x + a;\n}", "x", "`x` has another meaning at line 3"),
+        ("let |a = 1; repeat 2 {\n  let c = a;\n  let b = c;\n}", "b", "`b` has another meaning at line 2"),
+        ("fn |f(x) { return x; }\nfn g(x) { return x; }", "g", "`g` has another meaning at line 2"),
+        ("fn |f(x) { return x; }\nlet y = relu(1);", "relu", "`relu` has another meaning at line 2"),
+        ("input |x: [2];\ninput y: [2];", "y", "`y` has another meaning at line 2"),
+        ("use nn as |a;\nuse nn as b;", "b", "`b` has another meaning at line 2"),
+        ("let y = f(x);\nfn f(|x, y) { return x; }", "y", "`y` cannot be the name here: parameter `y` appears twice"),
+        ("input x: [|?b, ?c];", "c", "`?c` has another meaning at line 1"),
         ("|let a = 1;", "b", "there is no name here"),
         ("let a = |unknown;", "b", "it is not known what `unknown` means"),
         ("use |nn;", "b", "a module is named by its file; give it a name with `as`"),

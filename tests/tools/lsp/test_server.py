@@ -230,7 +230,7 @@ def test_rename(client: Any, uri: str) -> None:
     [
         ("|relu(x", "f", "`relu` belongs to the language"),
         ("let |h", "1h", "`1h` is not a name"),
-        ("let |h", "g", "`g` is bound at line 11"),
+        ("fn f(|a, n", "n", "`n` cannot be the name here: parameter `n` appears twice"),
     ],
 )
 def test_rename_refuses(client: Any, uri: str, marked: str, new: str, reason: str) -> None:
