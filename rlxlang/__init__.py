@@ -13,7 +13,7 @@ Example:
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlxlang import _source_tree as _source_tree  # before any of backends/, grammar/, stdlib/
 from rlxlang._version import __version__
@@ -146,6 +146,16 @@ def __getattr__(name: str) -> object:
     value: object = getattr(module, attribute) if attribute else module
     globals()[name] = value
     return value
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What `%load_ext rlxlang` calls: the magics `%%rlx` and `%rlx` (see `rlxlang.notebook`)."""
+    import_module("rlxlang.notebook").load_ipython_extension(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """What `%unload_ext rlxlang` calls."""
+    import_module("rlxlang.notebook").unload_ipython_extension(shell)
 
 
 def __dir__() -> list[str]:

@@ -187,6 +187,11 @@ class Traced:
         self._fastest: dict[int, Device] = {}
 
     @property
+    def source(self) -> Source | None:
+        """The text that it was made from, or that the function was made from of which it is the derivative."""
+        return self._source
+
+    @property
     def graph(self) -> Graph:
         """The graph; made now if nothing has asked for it before."""
         found = self._graph

@@ -250,9 +250,9 @@ class Func(TransformMethods, TrainingMethods):
         return f"<Func {self.name}({', '.join([*self.input_names(), *self.param_names()])}) -> {outputs}>"
 
     def _repr_html_(self) -> str:
-        from rlxlang.func_summary import summary_html
+        from rlxlang.func_html import func_html
 
-        return summary_html(self)
+        return func_html(self)
 
     # ----------------------------------------------------------------------------------------- run
 

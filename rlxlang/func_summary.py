@@ -1,9 +1,8 @@
-"""Tables that describe a `Func`, as text and as HTML."""
+"""The table that describes a `Func`, as text."""
 
 from __future__ import annotations
 
 import math
-from html import escape as html_escape
 from typing import TYPE_CHECKING
 
 from rlxlang.diagnostics import escape
@@ -14,16 +13,17 @@ if TYPE_CHECKING:
     from rlxlang.func import Func
 
 Row = tuple[str, str, str, str]
-_HEAD: Row = ("kind", "name", "type", "notes")
+HEAD: Row = ("kind", "name", "type", "notes")
 
 
-def _rows(func: Func) -> list[Row]:
-    rows: list[Row] = []
+def rows(func: Func) -> list[Row]:
+    """Kind, name, type and notes of every input, parameter and output."""
+    found: list[Row] = []
     for entry in func.graph.inputs:
-        rows.append((entry.kind, entry.name, str(entry.node.type), _notes(func, entry)))
+        found.append((entry.kind, entry.name, str(entry.node.type), _notes(func, entry)))
     for output in func.graph.outputs:
-        rows.append((output.role, output.name, str(output.node.type), ""))
-    return rows
+        found.append((output.role, output.name, str(output.node.type), ""))
+    return found
 
 
 def _notes(func: Func, entry: GraphInput) -> str:
@@ -37,7 +37,8 @@ def _notes(func: Func, entry: GraphInput) -> str:
     return "; ".join(parts)
 
 
-def _totals(func: Func) -> str:
+def totals(func: Func) -> str:
+    """Numbers of parameters and nodes, in a line."""
     params = func.graph.params
     count = sum(math.prod(p.node.shape) for p in params if p.node.tensor.is_static)
     size = sum(math.prod(p.node.shape) * p.node.dtype.bytes for p in params if p.node.tensor.is_static)
@@ -63,30 +64,17 @@ def _bytes(size: int) -> str:
 
 def summary(func: Func) -> str:
     """A table of inputs, parameters and outputs, and totals."""
-    rows = [tuple(escape(cell) for cell in row) for row in (_HEAD, *_rows(func))]
-    widths = [max(len(row[k]) for row in rows) for k in range(4)]
-    lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    table = [tuple(escape(cell) for cell in row) for row in (HEAD, *rows(func))]
+    widths = [max(len(row[k]) for row in table) for k in range(4)]
+    lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in table]
     lines.insert(1, "  ".join("-" * w for w in widths))
     notes = []
     if any(_is_numbered(p.name) for p in func.graph.params):
         notes.append("names such as `dense_0.w` change when calls are inserted; `as name` fixes them")
-    return "\n".join([f"graph {escape(func.name)}", *lines, _totals(func), *notes]) + "\n"
+    return "\n".join([f"graph {escape(func.name)}", *lines, totals(func), *notes]) + "\n"
 
 
 def _is_numbered(name: str) -> bool:
     """Whether a block without a name of its own is in the path of a parameter."""
     blocks = name.split(".")[:-1]
     return any(block.rpartition("_")[2].isdigit() and "_" in block for block in blocks)
-
-
-def summary_html(func: Func) -> str:
-    """The same as HTML, for notebooks."""
-
-    def row(cells: tuple[str, ...], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html_escape(escape(c))}</{tag}>" for c in cells) + "</tr>"
-
-    body = "".join(row(r, "td") for r in _rows(func))
-    return (
-        f"<table><caption>{html_escape(escape(func.name))}: {html_escape(_totals(func))}</caption>"
-        f"<thead>{row(_HEAD, 'th')}</thead><tbody>{body}</tbody></table>"
-    )

@@ -74,8 +74,8 @@ def test_text(model: rlx.Func) -> None:
     assert "input 'x'" in str(model)
     assert "out 'y'" in str(model)
     assert repr(model) == "<Func layer(x, w, b) -> loss, y>"
-    assert "<td>he_normal" not in model._repr_html_()
-    assert "<td>w</td>" in model._repr_html_()
+    assert ">he_normal" not in model._repr_html_()
+    assert ">w</td>" in model._repr_html_()
 
 
 def test_html_is_escaped() -> None:

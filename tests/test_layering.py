@@ -32,6 +32,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "rlxlang.device",
             "rlxlang.dispatch_report",
             "rlxlang.func",
+            "rlxlang.func_html",
             "rlxlang.func_summary",
             "rlxlang.func_training",
             "rlxlang.func_transforms",
@@ -52,7 +53,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     ),
     (("rlxlang.optim",), ("rlxlang.lowp",)),
     (("rlxlang.tools",),),
-    (("rlxlang.__main__",),),
+    (("rlxlang.__main__",), ("rlxlang.notebook",)),
 )
 ROW_OF = {name: row for row, groups in enumerate(LAYERS) for group in groups for name in group}
 GROUP_OF = {name: group for groups in LAYERS for group in groups for name in group}

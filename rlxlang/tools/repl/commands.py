@@ -303,13 +303,6 @@ def _bind(shell: Shell, line: Line) -> None:
     if match is None or match["name"].startswith("?") or not match["value"].strip():
         raise line.fail("E0101", "`NAME = VALUE` is expected", "`:bind t = [1.0, 2.0]`, `:bind t = file.npy`")
     value = _right_side(shell, line, match, match["name"])
-    if isinstance(value, list):
-        import numpy as np
-
-        from rlxlang.inputs import python_array
-
-        array = python_array(value, f"`{match['name']}`")
-        value = array.astype(np.float32 if array.dtype == np.float64 else array.dtype)
     shell.session.give(match["name"], value)
 
 

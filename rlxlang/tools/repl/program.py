@@ -10,11 +10,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rlxlang.diagnostics import Diagnostic, RlxError, Source, Span, error_class
 from rlxlang.frontend import ast
 from rlxlang.frontend.elaborate import Elaborated, elaborate_parsed
 from rlxlang.frontend.parse import ParseResult
 from rlxlang.frontend.values import ListValue
+from rlxlang.inputs import python_array
 from rlxlang.ir import Graph, GraphInput, Node
 from rlxlang.tools.repl.entries import Entry, superseded
 
@@ -85,16 +88,26 @@ def elaborate(text: Text, more: Sequence[ast.Statement] = (), observe: Any = Non
     first = [s for s in statements if isinstance(s, ast.Graph)]
     rest = [s for s in statements if not isinstance(s, ast.Graph)]
     configs = {s.name.text for s in rest if isinstance(s, ast.Config)}
-    binds = {item.name.text for s in rest if isinstance(s, ast.Bind) for item in s.items}
+    binds = {i.name.text: i.is_list for s in rest if isinstance(s, ast.Bind) for i in s.items}
     source = Source("session", "")
     module = ast.Module(Span(source=source, start=0, end=0), source, (*first, *rest, *more), ())
     return elaborate_parsed(
         ParseResult(module, ()),
         {n: v for n, v in text.configs.items() if n in configs},
-        {n: v for n, v in text.binds.items() if n in binds},
+        {n: _bound(v, binds[n]) for n, v in text.binds.items() if n in binds},
         text.folder,
         observe=observe,
     )
+
+
+def _bound(value: Any, is_list: bool) -> Any:
+    """A value for a `bind` statement: `bind t[];` takes a list of arrays, `bind t;` a list of numbers as one array."""
+    if not isinstance(value, list):
+        return value
+    if is_list:
+        return [_bound(item, False) for item in value]
+    array = python_array(value, "the value")
+    return array.astype(np.float32) if array.dtype == np.float64 else array.astype(np.int32) if array.dtype == np.int64 else array
 
 
 def check(text: Text) -> Elaborated:
@@ -153,7 +166,7 @@ def add(text: Text, new: Sequence[Entry], own: str) -> Added:
         RlxError: The new statements are wrong; what the older ones then lack is dropped instead.
     """
     problem: RlxError | None = None
-    for in_place, forced in ((True, False), (False, False), (False, True)):
+    for in_place, forced in ((True, False), (False, False), (True, True), (False, True)):
         try:
             return _added(text, new, own, in_place, forced)
         except RlxError as found:
@@ -163,13 +176,13 @@ def add(text: Text, new: Sequence[Entry], own: str) -> Added:
 
 
 def _added(text: Text, new: Sequence[Entry], own: str, in_place: bool, forced: bool) -> Added:
-    """One attempt: declarations at the place of what they replace, or at the end; `forced` makes older `let`s give way."""
+    """One attempt: at the place of what makes way, or at the end; `forced` makes older `let`s of the same names give way."""
     kept = list(text.entries)
     gone: list[Entry] = []
     for entry in new:
         old = [e for e in kept if e.replaced_by(entry) or (forced and e.is_let and e.names == entry.names)]
         dead = superseded(kept, entry)
-        first = kept.index(old[0]) if old and in_place and entry.is_declaration else len(kept)
+        first = kept.index(old[0]) if old and in_place and (entry.is_declaration or entry.is_let) else len(kept)
         gone += [e for e in old if e not in new]
         kept[first:first] = [entry]
         kept = [e for e in kept if e not in old and e not in dead]

@@ -12,13 +12,13 @@ import numpy as np
 from rlxlang.device import Device
 from rlxlang.diagnostics import Diagnostic, RlxNameError, RlxValueError, Source, did_you_mean, error, raise_all
 from rlxlang.frontend import ast
+from rlxlang.frontend.parse import parse_module
 from rlxlang.frontend.values import ListValue
 from rlxlang.func import Func
 from rlxlang.inputs import fault
 from rlxlang.ir import Graph, GraphInput, GraphOutput, Node, topological
 from rlxlang.tools.repl import program
 from rlxlang.tools.repl.entries import entries_of
-from rlxlang.tools.repl.reading import read
 from rlxlang.tools.repl.values import Array, Fill, Values, is_array_file, read_array
 from rlxlang.types import Dim, TensorType, axes_of
 
@@ -97,9 +97,7 @@ class Session:
         Raises:
             RlxError: The text is wrong; the session stays as it is.
         """
-        reading = read(source)
-        program.raise_errors(reading.diagnostics)
-        entries = tuple(entries_of(reading.statements, source))
+        entries = tuple(entries_of(_statements(source), source))
         text = program.Text(entries, dict(configs or {}), self.text.binds, path.parent)
         elaborated = program.check(text)
         program.raise_errors(elaborated.diagnostics)
@@ -172,16 +170,19 @@ class Session:
         program.raise_errors(elaborated.diagnostics)
         return self._take(program.Added(text, elaborated))
 
-    def give(self, name: str, value: Any) -> None:
-        """A value for `bind` statements of a name, now and later.
+    def give(self, name: str, value: Any) -> program.Added:
+        """A value for the `bind` statement of a name, which is added when there is none.
 
         Raises:
-            RlxError: The program is wrong with it.
+            RlxError: The program is wrong with it; the session stays as it is.
         """
         text = replace(self.text, binds={**self.text.binds, name: value})
+        if not any(isinstance(e.statement, ast.Bind) and ("value", name) in e.names for e in text.entries):
+            source = self.source(f"bind {name};")
+            return self._take(program.add(text, entries_of(_statements(source), source), source.name))
         elaborated = program.check(text)
         program.raise_errors(elaborated.diagnostics)
-        self._take(program.Added(text, elaborated))
+        return self._take(program.Added(text, elaborated))
 
     def value_of(self, typed: str, name: str, expression: ast.Expr | None, own: str) -> Any:
         """What the right side of `:set` and `:bind` means: a file, or an expression."""
@@ -320,6 +321,13 @@ class Session:
         program.raise_errors(elaborated.diagnostics)
         assert elaborated.graph is not None
         return elaborated.graph
+
+
+def _statements(source: Source) -> tuple[ast.Statement, ...]:
+    parsed = parse_module(source)
+    program.raise_errors(parsed.errors)
+    assert parsed.module is not None
+    return parsed.module.statements
 
 
 def _axes(node: Node) -> tuple[str, ...]:

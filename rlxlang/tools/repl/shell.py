@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from rlxlang.tools.repl.entries import Entry
 from rlxlang.tools.repl.reading import is_complete, read
 from rlxlang.tools.repl.session import Result, Session
 
+_BIND_HELP = re.compile(r'`bind=\{"(\w+)".*')
 _LEAVING = ("exit", "quit", "exit()", "quit()")
 
 
@@ -122,7 +124,10 @@ class Shell:
 
         labels = tuple(Label(moved(x.span), x.text, x.primary) for x in diagnostic.labels)
         chain = tuple(Frame(moved(f.span), f.text, f.name) for f in diagnostic.chain)
-        return replace(diagnostic, labels=labels, chain=chain)
+        helps = diagnostic.helps
+        if diagnostic.code == "E0215":
+            helps = tuple(_BIND_HELP.sub(r"`:bind \1 = [1.0, 2.0]`", h) for h in helps)
+        return replace(diagnostic, labels=labels, chain=chain, helps=helps)
 
     # ------------------------------------------------------------------ what was typed
     def _run(self, text: str) -> None:
