@@ -102,6 +102,10 @@ class Analysis:
         """The values of the expression that covers a span."""
         return self._expressions.get((span.start, span.end), [])
 
+    def has_run(self, body: Span) -> bool:
+        """Whether an expression within a span has been evaluated."""
+        return any(body.start <= start and end <= body.end for start, end in self._expressions)
+
     def types(self, definition: Definition) -> list[str]:
         """The distinct types of a definition as text."""
         return shown(self.values(definition))
@@ -140,13 +144,13 @@ def analyse(
             time.monotonic() > deadline or (cancelled is not None and cancelled.is_set())
         ):
             raise Stopped
-        if span.source is not source or isinstance(value, Poison):
+        if span.source is not source:
             return
         if name:
             values = analysis._bindings.setdefault((span.start, span.end, name), [])
         else:
             values = analysis._expressions.setdefault((span.start, span.end), [])
-        if len(values) < _MOST_VALUES:
+        if len(values) < _MOST_VALUES and not isinstance(value, Poison):
             values.append(value)
 
     def recorded(path: Path) -> str:

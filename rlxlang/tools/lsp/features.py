@@ -21,6 +21,7 @@ from rlxlang.tools.lsp.outline import around, folds, symbols
 from rlxlang.tools.lsp.rename import Refused, renamable, rename
 from rlxlang.tools.lsp.signatures import signature
 from rlxlang.tools.lsp.tokens import MODIFIERS, TYPES, tokens
+from rlxlang.tools.lsp.unknown import unknown_names
 
 if TYPE_CHECKING:
     from rlxlang.tools.lsp.server import RlxServer
@@ -227,7 +228,7 @@ def add_edits(server: RlxServer) -> None:
         document = analysis.document
         start, stop = ls.convert.offset(document, params.range.start), ls.convert.offset(document, params.range.end)
         found: list[lsp.CodeAction] = []
-        for diagnostic in analysis.diagnostics:
+        for diagnostic in (*analysis.diagnostics, *unknown_names(ls.texts, analysis)):
             span = diagnostic.span
             if span is None or span.source.name != document.path or span.end < start or span.start > stop:
                 continue

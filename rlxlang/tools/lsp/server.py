@@ -22,6 +22,7 @@ from rlxlang.tools.cli import FAILED, OK
 from rlxlang.tools.lsp.analysis import Analysis, Document, Stopped
 from rlxlang.tools.lsp.convert import Converter, path_of
 from rlxlang.tools.lsp.features import add_edits, add_questions
+from rlxlang.tools.lsp.unknown import unknown_names
 from rlxlang.tools.lsp.workspace import Workspace
 
 DEBOUNCE = 0.2  # seconds of silence before a text that is being typed is checked
@@ -115,7 +116,8 @@ class RlxServer(LanguageServer):
         version = self.workspace.get_text_document(uri).version
         if document is not self.texts.document(path):
             return  # changed meanwhile: another check is on its way
-        found = self.convert.diagnostics(document, analysis.diagnostics)
+        everything = (*analysis.diagnostics, *unknown_names(self.texts, analysis))
+        found = self.convert.diagnostics(document, everything)
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, found, version))
         self._pending.pop(uri, None)
 

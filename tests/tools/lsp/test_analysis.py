@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rlxlang.diagnostics import Source, Span
+from rlxlang.frontend import ast
+from rlxlang.resources import stdlib_modules
 from rlxlang.tools.lsp.actions import repairs
 from rlxlang.tools.lsp.analysis import Analysis, Document, analyse
 from rlxlang.tools.lsp.hints import hints
@@ -14,9 +17,11 @@ from rlxlang.tools.lsp.index import Definition
 from rlxlang.tools.lsp.outline import Symbol, folds, symbols
 from rlxlang.tools.lsp.signatures import signature
 from rlxlang.tools.lsp.tokens import MODIFIERS, TYPES, tokens
+from rlxlang.tools.lsp.unknown import unknown_names
 from rlxlang.tools.lsp.workspace import Workspace
 
 MODELS = Path(__file__).parent / "models"
+SPAN = Span(source=Source("", ""), start=0, end=0)
 
 
 @pytest.fixture(scope="module")
@@ -282,3 +287,38 @@ def test_an_elaboration_without_end_is_stopped() -> None:
     assert not found.complete
     assert [d.code for d in found.diagnostics] == ["W0900"]
     assert isinstance(next(iter(document.index.definitions)), Definition)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("fn f(x) { let y = zz; return y; }", [("E0201", "zz")]),
+        ("fn f(x) { let yy = x; return yx; }", [("E0201", "yx")]),
+        ("fn f(x) { return reluu(x); }", [("E0202", "reluu")]),
+        ("fn f(x) { return x.reluu(); }", [("E0202", "reluu")]),
+        ("block f(x) { param w: [nn2]; return x * w; }", [("E0201", "nn2")]),
+        ("fn f(x) { return later(x) + n; } fn later(x) { return x * pi; } config n = 1;", []),
+        ("fn f(x) { return zz; } input x: [2]; out y = f(x);", []),  # elaboration reports it
+        ("fn f(x) { return zz; } let a = ;", []),  # what could not be read may have bound it
+        ('use "nowhere.rlx"::*; fn f(x) { return zz; }', []),
+        ("use nn::*; fn f(x) { return activate(x, zz); }", [("E0201", "zz")]),
+        ("use init::{zeros}; block f(x) { param w: [2] = zeros(); return x * w * F16; }", []),
+        ("fn f(x) { scan h = x for 3 { let h = h + k; emit h as k; } return k; }", [("E0201", "k")]),
+    ],
+)
+def test_unknown_names_where_nothing_calls(text: str, expected: list[tuple[str, str]]) -> None:
+    workspace, analysis = of_text(text)
+    found = unknown_names(workspace, analysis)
+    assert [(d.code, d.span.text) for d in found if d.span] == expected
+    if "reluu" in text:
+        assert "did you mean `relu`" in found[0].help
+
+
+def test_the_standard_library_knows_its_names() -> None:
+    workspace = Workspace()
+    for name in stdlib_modules():
+        path = workspace.target(ast.Ref(SPAN, (ast.Name(SPAN, name),)), "")
+        assert path is not None
+        found = workspace.analysis(path)
+        assert found is not None
+        assert [*found.diagnostics, *unknown_names(workspace, found)] == [], name
