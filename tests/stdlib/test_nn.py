@@ -179,11 +179,11 @@ def test_learned_positions(rng: Rng) -> None:
 def test_sinusoids(rng: Rng) -> None:
     text = """use nn;
     input x: [?b, ?s, 6];
-    out table = nn::sinusoid_table(5, 6, 100.0);
-    out y = nn::sinusoid_positions(x);"""
+    out y = nn::sinusoid_positions(x);
+    out z = nn::sinusoid_positions(x, 100.0);"""
 
-    def oracle(v: Values) -> tuple[Array, Array]:
-        return table_of_sines(5, 6, 100.0), v["x"] + table_of_sines(v["x"].shape[1], 6)
+    def oracle(v: Values) -> list[Array]:
+        return [v["x"] + table_of_sines(v["x"].shape[1], 6, base) for base in (10000.0, 100.0)]
 
     check(text, [], oracle, {"x": rng.standard_normal((2, 9, 6))}, {"x": rng.standard_normal((1, 1, 6))}, rng=rng)
 
