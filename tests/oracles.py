@@ -33,6 +33,14 @@ def assert_close(actual: Array, expected: Array, dtype: str = "F64", factor: flo
     np.testing.assert_allclose(wide[0], wide[1], rtol=factor * rtol, atol=factor * atol)
 
 
+def lanes_of(array: Array, count: int, rng: np.random.Generator, *, mixable: bool) -> list[Array]:
+    """Different operands of one kind: a permutation of the entries, or a multiple, keeps each in the domain of the op."""
+    if not mixable:
+        return [array * (1 + 0.5 * k) for k in range(count)]
+    flat = [rng.permutation(array.reshape(-1)).reshape(array.shape) for _ in range(count - 1)]
+    return [array, *flat]
+
+
 def cases() -> list[tuple[str, Op, Sample]]:
     """Every sample of every op, with a name."""
     assert ops.METHODS

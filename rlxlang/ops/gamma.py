@@ -45,8 +45,8 @@ def _below(b: Builder, y: Node, small: Node, k: int, filler: float) -> Node:
 
 
 def _angle(b: Builder, x: Node) -> Node:
-    """π times the distance from the integer below: exact zeros at the poles."""
-    return emit.scale(b, emit.sub(b, x, b.emit("floor", b.emit("stop_gradient", x))), math.pi)
+    """π times the difference from the nearest integer: exact zeros at the poles, and exact next to them."""
+    return emit.scale(b, emit.sub(b, x, b.emit("round", b.emit("stop_gradient", x))), math.pi)
 
 
 def _lgamma(b: Builder, x: Node) -> Node:
@@ -62,9 +62,11 @@ def _lgamma(b: Builder, x: Node) -> Node:
     value = emit.sub(b, value, b.emit("log", product))
     value = emit.select(b, emit.compare(b, "eq", z, math.inf), z, value)
     sine = b.emit("abs", b.emit("sin", _angle(b, wide)))
-    mirrored = emit.sub(b, b.emit("log", emit.div(b, b.full_like(sine, math.pi), sine)), value)
+    mirrored = emit.sub(b, emit.shift(b, emit.neg(b, b.emit("log", sine)), math.log(math.pi)), value)
     result = emit.select(b, reflected, mirrored, value)
-    result = emit.select(b, emit.compare(b, "eq", wide, -math.inf), b.full_like(wide, math.inf), result)
+    pole = b.emit("bit_and", reflected, emit.compare(b, "eq", sine, 0))
+    pole = b.emit("bit_or", pole, emit.compare(b, "eq", wide, -math.inf))
+    result = emit.select(b, pole, b.full_like(wide, math.inf), result)
     return emit.cast(b, result, x.dtype)
 
 
@@ -101,14 +103,20 @@ def _trigamma(b: Builder, x: Node) -> Node:
     return emit.cast(b, emit.select(b, reflected, mirrored, value), x.dtype)
 
 
-def _number(terms: Callable[[float], float], reflect: Callable[[float, float], float]) -> Callable[[float], float]:
+def _number(
+    terms: Callable[[float], float], reflect: Callable[[float, float], float], pole: float
+) -> Callable[[float], float]:
+    """The function of one number: `terms` of arguments above 10 and, for negative ones, the step of the recurrence."""
+
     def function(x: float) -> float:
         if math.isnan(x):
             return x
         if x < 0.5:
-            if math.isinf(x) or x == math.floor(x):
+            if math.isinf(x):
                 return math.nan
-            return reflect(x, function(1 - x))
+            if x == round(x):
+                return pole
+            return reflect(math.pi * (x - round(x)), function(1 - x))
         total = 0.0
         while x < _STEPS:
             total += terms(-x)
@@ -119,35 +127,42 @@ def _number(terms: Callable[[float], float], reflect: Callable[[float, float], f
 
 
 def _digamma_terms(x: float) -> float:
-    """The series above 10; the step of the recurrence for a negative argument."""
     if x < 0:
         return 1 / x
     if math.isinf(x):
         return x
-    series = sum(c / (2 * k * x ** (2 * k)) for k, c in enumerate(_BERNOULLI, 1))
-    return math.log(x) - 0.5 / x - series
+    y = 1 / x  # its powers underflow where those of a large x would overflow
+    series = sum(c * y ** (2 * k) / (2 * k) for k, c in enumerate(_BERNOULLI, 1))
+    return math.log(x) - 0.5 * y - series
 
 
 def _trigamma_terms(x: float) -> float:
+    y = 1 / x
     if x < 0:
-        return 1 / x**2
-    if math.isinf(x):
-        return 0.0
-    return 1 / x + 0.5 / x**2 + sum(c / x ** (2 * k + 1) for k, c in enumerate(_BERNOULLI, 1))
+        return y * y
+    return y + 0.5 * y * y + sum(c * y ** (2 * k + 1) for k, c in enumerate(_BERNOULLI, 1))
+
+
+def _mirrored_trigamma(angle: float, value: float) -> float:
+    cosecant = math.pi / math.sin(angle)
+    return cosecant * cosecant - value
 
 
 def _math_lgamma(x: float) -> float:
-    if math.isinf(x) or (x <= 0 and x == math.floor(x)):
+    if math.isinf(x):
         return math.inf
-    return math.lgamma(x)
+    try:
+        return math.lgamma(x)
+    except (ValueError, OverflowError):  # a pole, or beyond the largest number
+        return math.inf
 
 
-_digamma_of = _number(_digamma_terms, lambda x, y: y - math.pi / math.tan(math.pi * (x - math.floor(x))))
-_trigamma_of = _number(_trigamma_terms, lambda x, y: (math.pi / math.sin(math.pi * (x - math.floor(x)))) ** 2 - y)
+_digamma_of = _number(_digamma_terms, lambda angle, value: value - math.pi / math.tan(angle), math.nan)
+_trigamma_of = _number(_trigamma_terms, _mirrored_trigamma, math.inf)
 _RANGE = uniform((0.6, 6.0))
 
 elementwise(
-    "trigamma", "Second derivative of the logarithm of the gamma function.", scalar_reference(_trigamma_of), _RANGE,
+    "trigamma", "Second derivative of the logarithm of the gamma function; infinite at its poles.", scalar_reference(_trigamma_of), _RANGE,
     VIA_DECOMPOSITION, decompose=_trigamma,
 )  # fmt: skip
 elementwise(

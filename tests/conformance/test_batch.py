@@ -10,7 +10,7 @@ import pytest
 from rlxlang.interp import evaluate
 from rlxlang.ir import Graph, Op, Sample
 from rlxlang.transforms import jvp, vjp, vmap
-from tests.oracles import Array, arrays_of, assert_close, cases, float_inputs, float_outputs, graph_of
+from tests.oracles import Array, arrays_of, assert_close, cases, float_inputs, float_outputs, graph_of, lanes_of
 
 LANES = 3
 CASES = [pytest.param(op, s, id=name) for name, op, s in cases() if s.args]
@@ -24,18 +24,10 @@ def _is_differentiable(op: Op, sample: Sample) -> bool:
 SMOOTH = [p for p in CASES if _is_differentiable(*p.values)]
 
 
-def _lanes(array: Array, rng: np.random.Generator, *, mixable: bool) -> list[Array]:
-    """Different operands of one kind: a permutation of the entries, or a multiple, keeps each in the domain of the op."""
-    if not mixable:
-        return [array * (1 + 0.5 * k) for k in range(LANES)]
-    flat = [rng.permutation(array.reshape(-1)).reshape(array.shape) for _ in range(LANES - 1)]
-    return [array, *flat]
-
-
 def _check(
     graph: Graph, arrays: dict[str, Array], axes: dict[str, int], rng: np.random.Generator, *, mixable: bool
 ) -> None:
-    lanes = {n: _lanes(arrays[n], rng, mixable=mixable) for n in axes}
+    lanes = {n: lanes_of(arrays[n], LANES, rng, mixable=mixable) for n in axes}
     stacked = {n: np.stack(lanes[n], axes[n]) if n in axes else a for n, a in arrays.items()}
     found = evaluate(vmap(graph, axes, LANES), stacked)
     loop = [evaluate(graph, {n: lanes[n][k] if n in axes else a for n, a in arrays.items()}) for k in range(LANES)]
