@@ -42,12 +42,14 @@ class Scans:
 
     def run(self, statement: ast.Scan, scope: Scope) -> list[str]:
         """Build one scan and bind its carries and emits; returns the names of the carries."""
-        names = [c.name.text for c in statement.carries]
-        emits = [s.name.text for s in statement.body.statements if isinstance(s, ast.Emit)]
+        carries = [c.name for c in statement.carries]
+        emits = [s.name for s in statement.body.statements if isinstance(s, ast.Emit)]
         values = self._build(statement, scope)
-        for k, name in enumerate([*names, *emits]):
-            scope.bind(name, POISON if values is None else values[k], statement.span)
-        return names
+        for k, name in enumerate([*carries, *emits]):
+            binding = scope.bind(name.text, POISON if values is None else values[k], name.span)
+            # A carry has served what the scan emits, whether or not anything reads its last value.
+            binding.used = binding.used or (bool(emits) and k < len(carries))
+        return [c.text for c in carries]
 
     def _build(self, statement: ast.Scan, scope: Scope) -> list[Any] | None:
         starts = [self.evaluator.evaluate(c.start, scope) for c in statement.carries]
