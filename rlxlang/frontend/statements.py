@@ -175,7 +175,7 @@ class Statements:
                 if counts is None:
                     scope.bind(name, POISON, statement.span)
                 elif before[name] is None:
-                    scope.bind(name, Unbound(reason), statement.span)
+                    scope.bind(name, Unbound(reason), statement.span).used = True
             return next((n for n in reversed(names) if before[n] is not None), "")
         variable = statement.var.text if isinstance(statement, ast.RepeatRange) else ""
         hidden = scope.names.get(variable) if variable else None
@@ -218,7 +218,8 @@ class Statements:
         for body in _bodies(statement):
             for name in bound_names(body):
                 if scope.find(name) is None:
-                    scope.bind(name, Unbound("the branch of the `if` that binds it is not taken"), statement.span)
+                    reason = Unbound("the branch of the `if` that binds it is not taken")
+                    scope.bind(name, reason, statement.span).used = True  # there is nothing to warn of
         self.expansion.leave_out(statement, scope)
         return last
 

@@ -117,6 +117,8 @@ def test_config_help() -> None:
         ("input x: [3]; scan h = 0.0 over v in x { let h = h + v; emit h as hs; } out hs;", []),
         ("input x: [3]; scan h = 0.0 over v in x { let h = h + v; emit h as hs; } out h;", [("W0902", "hs")]),
         ("input x: [3]; scan h = 0.0 over v in x { let h = h + v; } out x;", [("W0902", "h")]),
+        ("input x: []; if true { let y = x; } else { let b = x; let y = b; } out y;", []),
+        ("input x: []; repeat 0 { let t = x; let x = t; } out x;", []),
         ("input x: [?n]; out z = 1.0 / ?n;", []),
         ("input x: [?n]; out z = zeros([?n]);", []),
         ("input x: [2]; fn exp(v) { return v; } out y = exp(x);", [("W0903", "exp")]),
