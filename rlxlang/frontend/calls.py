@@ -124,7 +124,10 @@ class Calls:
             )
         what = "an op" if function is None else "a fn"
         written = "::".join(n.text for n in path)
-        return context.error("E0114", f"`as` names a call of a block, and `{written}` is {what}", node.span)
+        help_ = "bind the value with `let` to name it; to name a block inside, write `as` behind the call of that"
+        return context.error(
+            "E0114", f"`as` names a call of a block, and `{written}` is {what}", node.span, help_=help_
+        )
 
     def _function(self, path: Sequence[ast.Name]) -> Function | None:
         """The fn or block that a name or a path `nn::dense` means."""

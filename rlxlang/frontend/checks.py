@@ -148,8 +148,8 @@ def _parts_of(statement: ast.Statement, around: _Kinds) -> Iterator[_Part]:
 
 def _check_node(node: ast.Node) -> Iterator[Diagnostic]:
     match node:
-        case ast.Binary(op=op, left=ast.Binary(op=first)) if op in _COMPARISONS and first in _COMPARISONS:
-            helps = ["write `a < b & b < c`"]
+        case ast.Binary(op=op, left=ast.Binary(op=first) as left) if op in _COMPARISONS and first in _COMPARISONS:
+            helps = [f"write `{left.span.text} & {left.right.span.text} {op} {node.right.span.text}`"]
             yield error("E0113", "comparisons do not chain", node.span, helps=helps)
         case ast.Call(args=args) | ast.Method(args=args):
             yield from _arguments(args)

@@ -73,6 +73,7 @@ class _Mistake(NamedTuple):
     examples: tuple[str, ...]
 
 
+_OPTION = "an option is written with `:`"
 _MISTAKES = (
     _Mistake(
         "E0111",
@@ -123,8 +124,8 @@ _MISTAKES = (
     ),
     _Mistake(
         "E0112",
-        "an option is written with `:`",
-        "`f(x, axis: 1)`",
+        _OPTION,
+        "write `f(x, axis: 1)`",
         ("let a = f(axis=1);", "let a = x.f(axis=1);", "let a = f(x, axis=1);", "let a = x.f(1, axis=1);"),
     ),
     _Mistake(
@@ -161,13 +162,13 @@ _MISTAKES = (
     _Mistake(
         "E0101",
         "an `if` has braces around its branches",
-        "",
+        "write `if c { … } else { … }`",
         ("if a let b = 1;", "if a { } else let b = 1;"),
     ),
     _Mistake(
         "E0115",
         "`..` is not an expression; ranges belong in an index, an argument or `repeat`",
-        "",
+        "write the range where it is used, as in `x[1..4]`",
         ("let a = 1..2;", "let a = b + 1 .. 2;"),
     ),
     _Mistake(
@@ -194,6 +195,7 @@ _SPELLINGS = {
     "DYN": "a dynamic size `?`",
 }
 _BROKEN_NUMBER = re.compile(r"\.?[0-9][0-9A-Za-z_.]*")
+_LAST_NAME = re.compile(r"\w+\s*$")
 _ENDS_WITH_IF = re.compile(r"\bif\s*$")
 _ENDS_WITH_NOT = re.compile(r"\bnot\s*$")
 _ENDS_WITH_MUT = re.compile(r"&\s*mut\s+$")
@@ -224,9 +226,12 @@ class Place:
     statement_start: bool
     opening: Span | None
 
-    def report(self, code: str, message: str, help_: str = "", *, end: int | None = None) -> Diagnostic:
-        """A diagnostic at this place."""
-        span = Span(source=self.source, start=self.start, end=self.end if end is None else end)
+    def report(
+        self, code: str, message: str, help_: str = "", *, start: int | None = None, end: int | None = None
+    ) -> Diagnostic:
+        """A diagnostic at this place, or from `start` or to `end`."""
+        start, end = self.start if start is None else start, self.end if end is None else end
+        span = Span(source=self.source, start=start, end=end)
         return error(code, message, span, helps=[help_])
 
 
@@ -243,7 +248,7 @@ def describe(parser: Lark, place: Place) -> Diagnostic:
     if _ENDS_WITH_IF.search(before) and not place.statement_start and not _is_statement_if(before):
         mistake = _mistakes_named("there is no conditional expression")
     if mistake is not None:
-        return place.report(mistake.code, mistake.message, mistake.help)
+        return _describe_mistake(place, mistake, before)
     if not isinstance(place.error, UnexpectedToken):
         return _describe_character(place)
     token = place.error.token
@@ -253,6 +258,15 @@ def describe(parser: Lark, place: Place) -> Diagnostic:
     if place.statement_start:
         return _describe_statement(place, token.type, str(token), what)
     return _describe_expected(parser, place, what, token.type)
+
+
+def _describe_mistake(place: Place, mistake: _Mistake, before: str) -> Diagnostic:
+    start, help_ = place.start, mistake.help
+    if mistake.message.startswith(("`&&`", "`||`")):
+        start -= 1  # the first half can be an operator and has been taken
+    if mistake.message == _OPTION and (option := _LAST_NAME.search(before)):
+        help_ = f"write `{option[0].strip()}: …`"
+    return place.report(mistake.code, mistake.message, help_, start=start)
 
 
 def _is_statement_if(before: str) -> bool:
@@ -273,7 +287,8 @@ def _describe_character(place: Place) -> Diagnostic:
     if char == '"':
         stop = text.find("\n", start)
         end = len(text.rstrip()) if stop < 0 else stop
-        return place.report("E0106", "string is not closed on its line", end=max(end, start + 1))
+        helps = 'put `"` at its end; a line end in a string is written `\\n`'
+        return place.report("E0106", "string is not closed on its line", helps, end=max(end, start + 1))
     if char == "'":
         return place.report("E0112", "strings are written in double quotes")
     if char == "#":

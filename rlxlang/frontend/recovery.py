@@ -129,12 +129,7 @@ class Recovery:
     # -- reporting
 
     def _report(self, problem: UnexpectedInput, interactive: Any, start: int, end: int) -> None:
-        brackets = []
-        for value in _values(interactive):
-            if isinstance(value, Token) and value.type in _OPENING:
-                brackets.append(value)
-            elif isinstance(value, Token) and brackets and value.type == _OPENING[brackets[-1].type]:
-                brackets.pop()
+        brackets = _open_brackets(interactive)
         opening = self._span_of(brackets[-1]) if brackets else None
         place = messages.Place(
             source=self._source,
@@ -174,7 +169,7 @@ class Recovery:
             return False  # more likely `a if c else b`
         if last_end == 0 or self._at_statement_start(interactive):
             return False
-        if any(isinstance(value, Token) and value.type in _OPENING for value in _values(interactive)):
+        if _open_brackets(interactive):
             return False
         if not self._accepts(interactive, "SEMICOLON"):
             return False
@@ -258,6 +253,17 @@ def _values(interactive: Any) -> list[object]:
 def _open_braces(interactive: Any) -> list[Token]:
     values = _values(interactive)
     return [value for value in values if isinstance(value, Token) and value.type == "LBRACE"]
+
+
+def _open_brackets(interactive: Any) -> list[Token]:
+    """The brackets and parentheses that are open; those of a call may not have been reduced although they are closed."""
+    brackets: list[Token] = []
+    for value in _values(interactive):
+        if isinstance(value, Token) and value.type in _OPENING:
+            brackets.append(value)
+        elif isinstance(value, Token) and brackets and value.type == _OPENING[brackets[-1].type]:
+            brackets.pop()
+    return brackets
 
 
 def _last_end(interactive: Any) -> int:

@@ -84,6 +84,26 @@ def test_missing_semicolon_points_after_the_statement():
     assert (error.code, error.span.start, error.span.end) == ("E0103", 9, 9)
 
 
+@pytest.mark.parametrize("text", ["let a = f(1)", "let a = b[0]", "let a = (b)", "let a = f(g(1))[0]", "input a: [4]"])
+@pytest.mark.parametrize("word", ["let c = 1;", "out a;", "repeat 2 { let a = 1; }", "remat fn f(x) { let y = x; }"])
+def test_a_semicolon_may_be_missing_behind_a_bracket(text, word):
+    (error,) = parse(f"{text}\n{word}").errors
+    assert (error.code, error.span.start, error.span.end) == ("E0103", len(text), len(text))
+
+
+@pytest.mark.parametrize("operator", ["&&", "||"])
+def test_doubled_operators_are_marked_as_a_whole(operator):
+    (error,) = parse(f"let a = b {operator} c;").errors
+    assert (error.code, error.span.text) == ("E0111", operator)
+
+
+def test_helps_use_the_words_of_the_text():
+    (chain,) = parse("let a = 0 < x + 1 <= 2;").errors
+    assert chain.help == "write `0 < x + 1 & x + 1 <= 2`"
+    (option,) = parse("let a = f(x, axis=1);").errors
+    assert option.help == "write `axis: …`"
+
+
 @pytest.mark.parametrize(
     ("text", "help_"),
     [
