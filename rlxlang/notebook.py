@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from html import escape as html_escape
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -164,21 +165,21 @@ class Magics:
 
     def matcher(self) -> Callable[[Any], Any]:
         """The completion of texts of the language, in the form of IPython's matchers."""
-        from IPython.core.completer import SimpleCompletion, context_matcher
+        completer: Any = import_module("IPython.core.completer")
 
-        @context_matcher(identifier="rlxlang", priority=200)
         def matcher(context: Any) -> Any:
             found, typed = cell_completions(context.full_text, context.cursor_line, context.cursor_position, self.shell)
             if found is None:
                 return {"completions": [], "suppress": False}
             return {
-                "completions": [SimpleCompletion(text=text, type=kind) for text, kind in found],
+                "completions": [completer.SimpleCompletion(text=text, type=kind) for text, kind in found],
                 "suppress": True,
                 "matched_fragment": typed,
                 "ordered": True,
             }
 
-        return matcher
+        marked: Callable[[Any], Any] = completer.context_matcher(identifier="rlxlang", priority=200)(matcher)
+        return marked
 
 
 def parse_options(line: str) -> Options:
@@ -374,10 +375,10 @@ def diagnostics_html(diagnostics: Iterable[Diagnostic]) -> str:
 def show_html(html: str) -> bool:
     """Show HTML in the notebook; False where there is none."""
     try:
-        from IPython.display import HTML, display
+        shown: Any = import_module("IPython.display")
     except ModuleNotFoundError:
         return False
-    display(HTML(html))
+    shown.display(shown.HTML(html))
     return True
 
 
