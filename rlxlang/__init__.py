@@ -20,7 +20,7 @@ from rlxlang._version import __version__
 
 if TYPE_CHECKING:
     from rlxlang import optim
-    from rlxlang.debugging import debug_nans
+    from rlxlang.debugging import debug_checks, debug_nans, trace
     from rlxlang.device import (
         Device,
         cache_info,
@@ -80,6 +80,7 @@ _EXPORTS = {
     "cat": "rlxlang.scope:cat",
     "check": "rlxlang.loading:check",
     "clear_cache": "rlxlang.device:clear_cache",
+    "debug_checks": "rlxlang.debugging:debug_checks",
     "debug_nans": "rlxlang.debugging:debug_nans",
     "devices": "rlxlang.device:devices",
     "expr": "rlxlang.loading:expr",
@@ -92,6 +93,7 @@ _EXPORTS = {
     "set_threads": "rlxlang.device:set_threads",
     "stack": "rlxlang.scope:stack",
     "threads": "rlxlang.device:threads",
+    "trace": "rlxlang.debugging:trace",
 }
 
 __all__ = [
@@ -120,6 +122,7 @@ __all__ = [
     "cat",
     "check",
     "clear_cache",
+    "debug_checks",
     "debug_nans",
     "devices",
     "expr",
@@ -132,6 +135,7 @@ __all__ = [
     "set_threads",
     "stack",
     "threads",
+    "trace",
 ]
 
 

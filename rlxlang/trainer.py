@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from rlxlang.checkpoint import read_tensors, write_tensors
+from rlxlang.debugging import is_watching
 from rlxlang.device import Device
 from rlxlang.diagnostics import RlxRuntimeError, RlxValueError
 from rlxlang.func_training import require_optimizer
@@ -140,6 +141,8 @@ class Trainer:
         opt = self.opt
         if self._signature.seed_place is not None:
             values = self._signature.with_seed(values, self._key())
+        if is_watching():
+            self._show(values)
         if self.schedule is not None:
             opt.set_lr(self.schedule.lr_at(self.step_count))
         if self._host is not None:
@@ -152,6 +155,12 @@ class Trainer:
         opt.advance(self._names)
         self.step_count += 1
         return loss
+
+    def _show(self, values: tuple[object, ...]) -> None:
+        """Forward and backward op by op, for what is switched on in `rlxlang.debugging`."""
+        gradient = self._func.value_and_grad_all().traced
+        feeds, sizes = gradient.signature.prepare(values, self._params)
+        gradient.compiled(None).run(feeds, self._params, sizes)
 
     def func(self) -> Func:
         """A function with a copy of the present parameters."""

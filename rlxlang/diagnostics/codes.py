@@ -146,6 +146,7 @@ _ROWS = (
     Code("E0812", "value is no array", _TYPE),
     Code("E0813", "value is NaN or infinite", _RUNTIME),
     Code("E0814", "matrix has no such result", _RUNTIME),
+    Code("E0815", "position is outside of its axis", _RUNTIME),
     # -- W09 warnings
     Code("W0900", "warning", _WARNING),
     Code("W0901", "comment that reads like code", _WARNING),

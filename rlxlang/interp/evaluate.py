@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from rlxlang.types import F32, Dim, TensorType, TupleType, axes_of
 from rlxlang.types import evaluate as evaluate_dim
 
 Array = np.ndarray[Any, Any]
+Observe = Callable[[Node, Sequence[Any], Any, Mapping[str, int]], None]
+"""Is told of every op after it ran: the node, its operands, its value and the sizes; nodes in bodies once for every step."""
 
 
 def read_sizes(graph: Graph, arrays: Mapping[str, Array]) -> dict[str, int]:
@@ -92,15 +94,15 @@ def _finished(value: Any, type_: TensorType, sizes: Mapping[str, int], name: str
     return array if array.dtype == type_.dtype.numpy else array.astype(type_.dtype.numpy)
 
 
-def _apply(node: Node, operands: list[Any], sizes: Mapping[str, int]) -> Any:
+def _apply(node: Node, operands: list[Any], sizes: Mapping[str, int], observe: Observe | None) -> Any:
     attrs = {k: concrete(v, sizes) for k, v in node.attrs.items()}
     if node.op.name == "item":
         return operands[0][attrs["index"]]
     if node.op.name == "scan":
         body = attrs["body"]
-        result = node.op.reference(*operands, **attrs, run_body=lambda arrays: run_nodes(body, arrays, sizes))
+        result = node.op.reference(*operands, **attrs, run_body=lambda arrays: run_nodes(body, arrays, sizes, observe))
     elif node.op.name in ("while", "cond", "custom", "remat"):
-        result = node.op.reference(*operands, **attrs, run_graph=lambda g, values: run_graph(g, values, sizes))
+        result = node.op.reference(*operands, **attrs, run_graph=lambda g, given: run_graph(g, given, sizes, observe))
     else:
         result = node.op.reference(*map(_widened, operands), **attrs)
     if isinstance(node.type, TupleType):
@@ -108,12 +110,16 @@ def _apply(node: Node, operands: list[Any], sizes: Mapping[str, int]) -> Any:
     return _finished(result, node.type, sizes, node.op.name)
 
 
-def run_graph(graph: Graph, values: Sequence[Array], sizes: Mapping[str, int]) -> list[Array]:
+def run_graph(
+    graph: Graph, values: Sequence[Array], sizes: Mapping[str, int], observe: Observe | None = None
+) -> list[Array]:
     """The outputs of a body for values of its inputs by position."""
-    return run_nodes(graph, {e.name: v for e, v in zip(graph.inputs, values, strict=True)}, sizes)
+    return run_nodes(graph, {e.name: v for e, v in zip(graph.inputs, values, strict=True)}, sizes, observe)
 
 
-def run_nodes(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> list[Array]:
+def run_nodes(
+    graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int], observe: Observe | None = None
+) -> list[Array]:
     """The outputs for checked arrays and known sizes; values are dropped after their last use."""
     last: dict[Node, int] = {}
     for position, node in enumerate(graph.nodes):
@@ -123,20 +129,29 @@ def run_nodes(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int
     env: dict[Node, Any] = {e.node: np.asarray(arrays[e.name]) for e in graph.inputs}
     for position, node in enumerate(graph.nodes):
         if node not in env:
-            env[node] = _apply(node, [env[i] for i in node.inputs], sizes)
+            operands = [env[i] for i in node.inputs]
+            env[node] = _apply(node, operands, sizes, observe)
+            if observe is not None:
+                observe(node, operands, env[node], sizes)
         for operand in set(node.inputs):
             if last[operand] == position and operand not in outputs:
                 del env[operand]
     return [env[o.node] for o in graph.outputs]
 
 
-def evaluate(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int] | None = None) -> list[Array]:
+def evaluate(
+    graph: Graph,
+    arrays: Mapping[str, Array],
+    sizes: Mapping[str, int] | None = None,
+    observe: Observe | None = None,
+) -> list[Array]:
     """The outputs of a graph for arrays of its inputs and params, by name.
 
     Args:
         graph: What to compute.
         arrays: One array of the declared dtype for every input and param.
         sizes: Sizes of the dynamic axes; read from the arrays when left out.
+        observe: See `Observe`.
 
     Raises:
         RlxRuntimeError: E0801 a guard fails, E0802 an array does not fit, E0803 one is missing.
@@ -145,4 +160,4 @@ def evaluate(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int]
     _check_inputs(graph, arrays, known)
     _check_guards(graph, known)
     with np.errstate(all="ignore"):
-        return run_nodes(graph, arrays, known)
+        return run_nodes(graph, arrays, known, observe)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         SourcedGuard,
         topological,
     )
-    from rlxlang.ir.op import OPS, UNDEFINED, VIA_DECOMPOSITION, ZERO, Op, Rule, Sample, register
+    from rlxlang.ir.op import OPS, UNDEFINED, VIA_DECOMPOSITION, ZERO, Bound, Op, Rule, Sample, register
     from rlxlang.ir.origin import UNKNOWN, Origin
     from rlxlang.ir.parameter import Param
     from rlxlang.ir.surface import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "builder": "Builder attribute_key declare",
     "node": "Constant Graph GraphInput GraphOutput Initializer Node SourcedGuard topological",
-    "op": "OPS UNDEFINED VIA_DECOMPOSITION ZERO Op Rule Sample register",
+    "op": "OPS UNDEFINED VIA_DECOMPOSITION ZERO Bound Op Rule Sample register",
     "origin": "UNKNOWN Origin",
     "parameter": "Param",
     "surface": "REQUIRED SURFACES MaskKind Parameter RangeValue Surface add_surface",
@@ -42,7 +42,7 @@ _MODULES = {
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
-    "OPS", "REQUIRED", "SURFACES", "UNDEFINED", "UNKNOWN", "VIA_DECOMPOSITION", "ZERO", "Builder", "Constant", "Graph",
+    "OPS", "REQUIRED", "SURFACES", "UNDEFINED", "UNKNOWN", "VIA_DECOMPOSITION", "ZERO", "Bound", "Builder", "Constant", "Graph",
     "GraphInput", "GraphOutput", "Initializer", "MaskKind", "Node", "Op", "Origin", "Param", "Parameter", "RangeValue", "Rule",
     "Sample", "SourcedGuard", "Surface", "add_surface", "attribute_key", "declare", "register", "topological",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ Conventions of the rules (`Node` values throughout; None stands for a zero tange
 - For a node with several results tangents, cotangents and results are tuples.
 - `lower` is a record of `rlxlang.ops.lowering` that tells the kernel builder what kind of loop the op is.
 - `decompose(b, *inputs, **attrs)` of a composite op expresses it in other ops; a rule may be `VIA_DECOMPOSITION`.
+- `bound(node)` of an op that takes positions tells which operand holds them and what they count in.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from rlxlang.types import DimLike
 
 if TYPE_CHECKING:
     from rlxlang.ir.surface import Surface
@@ -45,6 +48,14 @@ class Rule(Enum):
 VIA_DECOMPOSITION, ZERO, UNDEFINED = Rule.VIA_DECOMPOSITION, Rule.ZERO, Rule.UNDEFINED
 DerivativeRule = Callable[..., Any] | Rule
 BatchRule = Callable[..., Any] | Rule
+
+
+class Bound(NamedTuple):
+    """Which positions an op takes: operand `operand` holds numbers in `-size … size-1`, or the one that is skipped."""
+
+    operand: int
+    size: DimLike
+    skipped: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +90,7 @@ class Op:
     samples: Samples
     surface: Surface | None = None
     decompose: Decompose | None = None
+    bound: Callable[[Any], Bound] | None = None
 
     def __post_init__(self) -> None:
         if self.decompose is None and VIA_DECOMPOSITION in (self.jvp, self.vjp, self.batch, self.lower):

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from rlxlang.ir import Builder, Node, Op, Sample, register
+from rlxlang.ir import VIA_DECOMPOSITION, ZERO, Bound, Builder, Node, Op, Sample, register
 from rlxlang.ops import emit
 from rlxlang.ops.lowering import GatherAxis, ScatterAxis, TakeAlong
-from rlxlang.ops.rules import Batched, require_axis, require_kinds, to_front
+from rlxlang.ops.rules import Batched, batch_elementwise, require_axis, require_kinds, to_front
 from rlxlang.types import I32, DimLike, Shape, ShapeContext, TensorType, TypeProblem, product
 
 Array = np.ndarray[Any, Any]
@@ -25,13 +25,47 @@ def in_range(indices: Array, size: int) -> Array:
     return np.clip(np.where(wide < 0, wide + size, wide), 0, max(size - 1, 0))
 
 
+def _clamped_nodes(b: Builder, indices: Node, *, size: DimLike) -> Node:
+    wide = emit.cast(b, indices, I32) if indices.dtype.bytes < 4 else indices  # the size may need more bits
+    total, zero = emit.number(b, size, wide), b.zeros_like(wide)
+    if wide.dtype.is_signed:
+        wide = emit.select(b, emit.compare(b, "lt", wide, zero), emit.add(b, wide, total), wide)
+    inside = b.emit("maximum", zero, b.emit("minimum", wide, emit.shift(b, total, -1)))
+    return emit.cast(b, inside, indices.dtype)
+
+
+def _infer_clamp(context: ShapeContext, indices: TensorType, *, size: DimLike) -> TensorType:
+    require_kinds("clamp_index", indices.dtype, ("int", "uint"))
+    return indices
+
+
+CLAMP_INDEX = register(
+    Op(
+        "clamp_index",
+        "Positions `0 … size-1` of indices that may be negative or too large.",
+        _infer_clamp,
+        lambda indices, *, size: in_range(indices, size).astype(indices.dtype),
+        ZERO,
+        ZERO,
+        batch_elementwise,
+        VIA_DECOMPOSITION,
+        lambda rng: [
+            Sample((np.array([0, 4, 5, -1, -5, -9], np.int32),), {"size": 5}, smooth=False),
+            Sample((np.array([[0, 7], [200, 3]], np.uint8),), {"size": 4}, smooth=False),
+        ],
+        decompose=_clamped_nodes,
+        bound=lambda node: Bound(0, node.attrs["size"]),
+    )
+)
+
+
 def clamped(b: Builder, indices: Node, size: DimLike) -> Node:
     """The same as nodes."""
-    total = emit.number(b, size, indices)
-    zero = b.zeros_like(indices)
-    if indices.dtype.is_signed:
-        indices = emit.select(b, emit.compare(b, "lt", indices, zero), emit.add(b, indices, total), indices)
-    return b.emit("maximum", zero, b.emit("minimum", indices, emit.shift(b, total, -1)))
+    return b.emit(CLAMP_INDEX, indices, size=size)
+
+
+def _along_axis(node: Node) -> Bound:
+    return Bound(1, node.inputs[0].shape[node.attrs["axis"]])
 
 
 def _replaced(shape: Shape, axis: int, indices: Shape) -> Shape:
@@ -64,6 +98,7 @@ def _merged_rows(b: Builder, x: Node, axis: int) -> Node:
 
 def _merged_indices(b: Builder, indices: Node, size: DimLike) -> Node:
     """Indices, batched in front, into the merged axis of `_merged_rows`."""
+    indices = emit.cast(b, indices, I32) if indices.dtype.bytes < 4 else indices  # all lanes need more bits
     lane = emit.iota(b, indices.shape, 0, indices.dtype)
     return emit.add(b, clamped(b, indices, size), emit.mul(b, lane, emit.number(b, size, lane)))
 
@@ -103,6 +138,7 @@ TAKE = register(
             Sample((rng.normal(size=(2, 5, 3)), np.array([[1, 0, 9], [-2, 3, -9]], np.int32)), {"axis": 1}),
             Sample((rng.normal(size=(2, 3)), np.array(1, np.int64)), {"axis": 1}),
         ],
+        bound=_along_axis,
     )
 )
 
@@ -167,6 +203,7 @@ TAKE_ALONG_AXIS = register(
             Sample((rng.normal(size=(2, 4)), np.array([[1], [-1]], np.int32)), {"axis": 1}),
             Sample((rng.normal(size=(3, 2)), np.array([[1, 0], [2, 2]], np.int32)), {"axis": 0}),
         ],
+        bound=_along_axis,
     )
 )
 
@@ -277,6 +314,7 @@ SCATTER_ADD = register(
         _batch_scatter,
         ScatterAxis("add"),
         _samples_scatter,
+        bound=_along_axis,
     )
 )
 SCATTER_SET = register(
@@ -290,5 +328,6 @@ SCATTER_SET = register(
         _batch_scatter,
         ScatterAxis("set"),
         _samples_scatter,
+        bound=_along_axis,
     )
 )

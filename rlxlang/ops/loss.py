@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlxlang.ir import VIA_DECOMPOSITION, Builder, Node, Op, Parameter, Sample, register
+from rlxlang.ir import VIA_DECOMPOSITION, Bound, Builder, Node, Op, Parameter, Sample, register
 from rlxlang.ops import emit
 from rlxlang.ops.arguments import canonical_axis, choice, static_int, static_number, surface, tensor
 from rlxlang.ops.broadcasting import Value, as_float, common_dtype, integer_indices, operands
@@ -135,6 +135,7 @@ SOFTMAX_CROSS_ENTROPY = register(
         VIA_DECOMPOSITION,
         _samples_labels,
         decompose=_decompose_labels,
+        bound=lambda node: Bound(1, node.inputs[0].shape[-1], node.attrs["ignore_index"]),
     )
 )
 

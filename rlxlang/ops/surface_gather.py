@@ -9,6 +9,7 @@ from rlxlang.ops import emit
 from rlxlang.ops.arguments import choice, static_bool, surface, tensor
 from rlxlang.ops.broadcasting import Value, as_float, as_node, integer_indices
 from rlxlang.ops.compose import one
+from rlxlang.ops.indexing import clamped
 from rlxlang.types import I32, DimLike, TypeProblem, product
 
 
@@ -29,10 +30,8 @@ def _flat_positions(b: Builder, op: str, indices: Value, shape: tuple[DimLike, .
     last = len(places.shape) - 1
     for k in range(depth):
         column = emit.reshape(b, emit.slice_axis(b, places, last, k, k + 1), places.shape[:-1])
-        size = emit.number(b, shape[k], column)
-        wrapped = emit.select(b, emit.compare(b, "lt", column, 0), emit.add(b, column, size), column)
-        inside = b.emit("minimum", b.emit("maximum", wrapped, b.zeros_like(wrapped)), emit.shift(b, size, -1))
-        total = inside if total is None else emit.add(b, emit.mul(b, total, size), inside)
+        inside = clamped(b, column, shape[k])
+        total = inside if total is None else emit.add(b, emit.mul(b, total, emit.number(b, shape[k], column)), inside)
     assert total is not None
     return total, depth
 
