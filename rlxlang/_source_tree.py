@@ -1,8 +1,8 @@
 """Let a source checkout be imported as it stands.
 
-The repository keeps three folders of the package at top level: ``backends/``,
-``grammar/`` and ``stdlib/`` (docs/adr/0001). A wheel holds them below
-``rlxlang/``, where Python finds them unaided. A checkout has them elsewhere; it
+The repository keeps four folders of the package outside of it: ``backends/``,
+``grammar/``, ``stdlib/`` and ``docs/errors/`` (docs/adr/0001). A wheel holds them
+below ``rlxlang/``, where Python finds them unaided. A checkout has them elsewhere; it
 is imported when it shadows the wheel (``python -m pytest`` at the repository
 root) or when nothing is installed. Importing this module bridges the gap.
 """
@@ -18,13 +18,17 @@ from types import ModuleType
 
 # Plain strings and a plain class: pathlib and importlib.abc would double the cost of `import rlxlang`.
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_ROOT = os.path.dirname(_PACKAGE)
 _FOLDERS = {
-    f"rlxlang.{name}": os.path.join(os.path.dirname(_PACKAGE), name) for name in ("backends", "grammar", "stdlib")
+    "rlxlang.backends": os.path.join(_ROOT, "backends"),
+    "rlxlang.error_pages": os.path.join(_ROOT, "docs", "errors"),
+    "rlxlang.grammar": os.path.join(_ROOT, "grammar"),
+    "rlxlang.stdlib": os.path.join(_ROOT, "stdlib"),
 }
 
 
 class _SourceTreeFinder:
-    """Map ``rlxlang.<folder>`` to the top-level folder of the checkout."""
+    """Map each of these packages to its folder in the checkout."""
 
     def find_spec(
         self,

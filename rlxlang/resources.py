@@ -1,8 +1,9 @@
-"""Locate packaged data: the grammar and the standard library."""
+"""Locate packaged data: the grammar, the standard library and the pages of the diagnostic codes."""
 
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import Path
 
 
 def grammar_text(name: str = "rlx.lark") -> str:
@@ -28,3 +29,18 @@ def stdlib_modules() -> tuple[str, ...]:
     """Return the names of all top-level stdlib modules, sorted."""
     entries = files("rlxlang.stdlib").iterdir()
     return tuple(sorted(entry.name.removesuffix(".rlx") for entry in entries if entry.name.endswith(".rlx")))
+
+
+def error_page(code: str) -> str:
+    """Return the page about a diagnostic code, as Markdown.
+
+    Raises:
+        FileNotFoundError: there is no page of that name.
+    """
+    return files("rlxlang.error_pages").joinpath(f"{code}.md").read_text("utf-8")
+
+
+def error_page_file(code: str) -> Path | None:
+    """Return the file of the page about a diagnostic code; None when the package lies in no folder, or has no page."""
+    file = files("rlxlang.error_pages").joinpath(f"{code}.md")
+    return file if isinstance(file, Path) and file.is_file() else None

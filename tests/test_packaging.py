@@ -16,8 +16,11 @@ TOPS = ("rlx", "rlxlang", *MAPPED)
 
 def package_of(folder: Path) -> str:
     """Return the dotted name under which ``folder`` is installed."""
-    top, *rest = folder.relative_to(ROOT).parts
-    return ".".join([MAPPED.get(top, top), *rest])
+    path = folder.relative_to(ROOT)
+    for top, package in MAPPED.items():
+        if path.is_relative_to(top):
+            return ".".join([package, *path.relative_to(top).parts])
+    return ".".join(path.parts)
 
 
 def packages() -> dict[str, Path]:

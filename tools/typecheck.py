@@ -1,7 +1,7 @@
 """Type-check the package as it is shipped, with its folders in one tree.
 
-mypy does not follow setuptools' ``package-dir``; links put ``backends/``, ``grammar/``
-and ``stdlib/`` where a wheel has them.
+mypy does not follow setuptools' ``package-dir``; links put ``backends/``, ``grammar/``,
+``stdlib/`` and ``docs/errors/`` where a wheel has them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ def main() -> int:
         (package / source.name).symlink_to(source)
     for name in ("backends", "grammar", "stdlib"):
         (package / name).symlink_to(ROOT / name)
+    (package / "error_pages").symlink_to(ROOT / "docs" / "errors")
     (TREE / "rlx").symlink_to(ROOT / "rlx")
     config = ["--config-file", str(ROOT / "pyproject.toml")]
     command = [sys.executable, "-m", "mypy", *config, "-p", "rlxlang", "-p", "rlx", *sys.argv[1:]]
