@@ -66,6 +66,10 @@ _FOREIGN_STATEMENTS = {
 }
 
 
+# Words between operands that are operators in other languages.
+_FOREIGN_OPERATORS = {"and": "write `&`; comparisons bind tighter", "or": "write `|`; comparisons bind tighter"}
+
+
 class _Mistake(NamedTuple):
     code: str
     message: str
@@ -82,25 +86,6 @@ _MISTAKES = (
         ("let a = b && c;", "let a = (b && c);", "let a = f(b && c);", "repeat b && c {}"),
     ),
     _Mistake("E0111", "`||` is not an operator", "write `|`", ("let a = b || c;", "let a = f(b || c);")),
-    _Mistake(
-        "E0111",
-        "`and` is not an operator",
-        "write `&`; comparisons bind tighter",
-        (
-            "let a = b and c;",
-            "let a = (b and c);",
-            "let a = f(b and c);",
-            "if b and c {}",
-            "let a = b < d and c;",
-            "let a = f(b < d and c);",
-        ),
-    ),
-    _Mistake(
-        "E0111",
-        "`or` is not an operator",
-        "write `|`; comparisons bind tighter",
-        ("let a = b or c;", "let a = (b or c);", "let a = f(b or c);", "if b or c {}"),
-    ),
     _Mistake(
         "E0112",
         "there is no conditional expression",
@@ -168,7 +153,7 @@ _MISTAKES = (
     _Mistake(
         "E0115",
         "`..` is not an expression; ranges belong in an index, an argument or `repeat`",
-        "write the range where it is used, as in `x[1..4]`",
+        "write the range where it is used, as in `x[1..4]`; a tensor of numbers is `arange(n)`",
         ("let a = 1..2;", "let a = b + 1 .. 2;"),
     ),
     _Mistake(
@@ -181,7 +166,7 @@ _MISTAKES = (
 )
 _PREFIXES = ("", "let z = 1; ", "fn g(x) { ", "repeat 2 { let z = 1; ")
 # Words that make a difference to what is meant.
-_TELLING_WORDS = frozenset({"and", "or", "mut", "if"})
+_TELLING_WORDS = frozenset({"mut", "if"})
 
 _Key = tuple[int, str, str]
 _tables: dict[int, dict[_Key, _Mistake]] = {}
@@ -244,6 +229,9 @@ def describe(parser: Lark, place: Place) -> Diagnostic:
     before = place.blanked[max(0, place.start - 40) : place.start]
     if _ENDS_WITH_NOT.search(before):
         return place.report("E0111", "`not` is not an operator", "write `!`")
+    word = str(getattr(place.error, "token", ""))
+    if word in _FOREIGN_OPERATORS and not place.statement_start:
+        return place.report("E0111", f"`{word}` is not an operator", _FOREIGN_OPERATORS[word])
     mistake = _mistakes(parser).get(_key(place.error))
     if _ENDS_WITH_IF.search(before) and not place.statement_start and not _is_statement_if(before):
         mistake = _mistakes_named("there is no conditional expression")

@@ -91,9 +91,10 @@ def test_a_semicolon_may_be_missing_behind_a_bracket(text, word):
     assert (error.code, error.span.start, error.span.end) == ("E0103", len(text), len(text))
 
 
-@pytest.mark.parametrize("operator", ["&&", "||"])
-def test_doubled_operators_are_marked_as_a_whole(operator):
-    (error,) = parse(f"let a = b {operator} c;").errors
+@pytest.mark.parametrize("operator", ["&&", "||", "and", "or"])
+@pytest.mark.parametrize("left", ["b", "b < 0", "f(b)", "b[0]", "(b", "f(2"])
+def test_operators_of_other_languages_are_marked_as_a_whole(operator, left):
+    (error,) = parse(f"let a = {left} {operator} c{')' * (left.count('(') - left.count(')'))};").errors
     assert (error.code, error.span.text) == ("E0111", operator)
 
 
