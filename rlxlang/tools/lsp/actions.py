@@ -77,9 +77,8 @@ def _one_edit(document: Document, diagnostic: Diagnostic, span: Span) -> Repair 
         return Repair("Write `-`", (Edit(span, "-"),), preferred=True)
     if diagnostic.code == "E0111" and text == "`+` has no unary form":
         return Repair("Leave out `+`", (Edit(span, ""),), preferred=True)
-    doubled = document.text[span.start - 1 : span.start] == written  # of `&&` the second sign is out of place
-    if diagnostic.code == "E0111" and doubled and text in ("`&&` is not an operator", "`||` is not an operator"):
-        return Repair(f"Write `{written}`", (Edit(span, ""),), preferred=True)
+    if diagnostic.code == "E0111" and written in ("&&", "||"):
+        return Repair(f"Write `{written[0]}`", (Edit(span, written[0]),), preferred=True)
     instead = _REPLACEMENTS.get(written)
     if instead is None:
         return None

@@ -23,6 +23,7 @@ from rlxlang.tools.lsp.resolve_expressions import CONSTANTS
 from rlxlang.tools.lsp.workspace import Workspace
 
 _FORMAL_TYPES = ("int", "float", "bool", "str", "tensor")
+_JOINING = ("in", "over", "for", "while", "max", "by", "div", "as", "reverse", "else", "if")
 _NAMING = frozenset({"let", "config", "input", "param", "const", "bind", "graph", "fn", "block", "remat"})
 
 
@@ -133,13 +134,44 @@ class _Completer:
             return self._modules() if len(cursor.statement) == 1 else ()
         if before == "as":
             return ()
-        if keyword in ("vjp", "jvp") and len(cursor.statement) == 1:
-            return self._definitions("fn")
+        if keyword in ("vjp", "jvp"):
+            return self._definitions("fn") if len(cursor.statement) == 1 else ()
         if keyword in _NAMING and (declared := self._declaring()) is not None:
             return declared
         if keyword in ("out", "output", "tap") and not any(t.text == "=" for t in cursor.statement):
             return self._values()
-        return self._expression()
+        return self._joining() if self._follows_operand() else self._expression()
+
+    def _follows_operand(self) -> bool:
+        """Whether an expression has just ended, so that an operator or a word that joins must follow."""
+        last = self.cursor.statement[-1]
+        if last.kind in ("number", "string", "axis") or last.text in (")", "]"):
+            return True
+        return last.kind == "name" and last.text not in (*_JOINING, self.cursor.keyword)
+
+    def _joining(self) -> list[Completion]:
+        """Words that may follow an expression."""
+        cursor, texts = self.cursor, [t.text for t in self.cursor.statement]
+        wanted: tuple[str, ...] = ("div",)
+        if cursor.in_brackets:
+            wanted = ("div", "by") if ".." in texts else ("div", "as")
+        elif cursor.keyword == "scan":
+            wanted = ("reverse", "div") if "over" in texts and texts[-2] != "over" else ("div",)
+            wanted = wanted if {"for", "over"} & set(texts) else ("for", "over", "div")
+            wanted = ("in",) if texts[-2] == "over" else wanted
+        elif cursor.keyword == "loop":
+            wanted = ("max", "div") if "while" in texts else ("while", "div")
+        elif cursor.keyword == "repeat":
+            wanted = (
+                ("in", "div")
+                if len(texts) == 2 and cursor.statement[1].kind == "name"
+                else ("by", "div")
+                if ".." in texts
+                else ("div",)
+            )
+        elif cursor.keyword in ("let", "out", "tap", "emit", "return"):
+            wanted = ("as", "div")
+        return _words(wanted, "keyword", words.JOINING)
 
     # ------------------------------------------------------------------ declarations
     def _declaring(self) -> Iterable[Completion] | None:
@@ -200,6 +232,8 @@ class _Completer:
             allowed = tuple(w for w in allowed if w != "graph" or self.cursor.offset <= first.span.start)
         if containers and containers[-1] in ("if", "else"):
             allowed = tuple(w for w in allowed if w not in ("return", "emit"))
+        if self.cursor.closed == "if":
+            yield Completion("else", "keyword", words.JOINING["else"], insert="else {\n  $0\n}", snippet=True, rank=0)
         for rank, word in enumerate(allowed):
             doc, snippet = words.STATEMENTS[word]
             yield Completion(word, "keyword", doc, insert=snippet, snippet=True, rank=rank)

@@ -63,6 +63,7 @@ class Cursor:
         brackets: Open brackets, outermost first.
         in_comment: Whether it is in a comment.
         in_string: What has been typed of a string; None outside.
+        closed: Keyword of the statement whose body has just ended, at the start of another.
     """
 
     offset: int
@@ -71,6 +72,7 @@ class Cursor:
     brackets: list[Bracket]
     in_comment: bool = False
     in_string: str | None = None
+    closed: str = ""
 
     @property
     def before(self) -> str:
@@ -145,7 +147,7 @@ def _is_closed(string: str) -> bool:
 
 def _read(tokens: list[Token], text: str, offset: int, word: str) -> Cursor:
     brackets: list[Bracket] = []
-    start = 0
+    start, closed = 0, ""
     for k, token in enumerate(tokens):
         symbol = token.text if token.kind == "symbol" else ""
         innermost = brackets[-1].symbol if brackets else ""
@@ -155,6 +157,8 @@ def _read(tokens: list[Token], text: str, offset: int, word: str) -> Cursor:
             start = k
         elif symbol in ("(", "[", "{"):
             keyword = tokens[start].text if start < k else ""
+            if keyword == "else" and tokens[start + 1].text == "if":
+                keyword = "if"
             bracket = Bracket(symbol, k, keyword, first=k + 1)
             if symbol == "{" and k and tokens[k - 1].text == "::":
                 bracket.symbol = "use"
@@ -164,10 +168,11 @@ def _read(tokens: list[Token], text: str, offset: int, word: str) -> Cursor:
                 bracket.callee, bracket.method = _callee(tokens, k - 1)
             brackets.append(bracket)
         elif symbol in _PAIRS:
-            while brackets and brackets.pop().symbol not in (_PAIRS[symbol], "use" if symbol == "}" else ""):
-                pass
+            ended = None
+            while brackets and (ended is None or ended.symbol not in (_PAIRS[symbol], "use" if symbol == "}" else "")):
+                ended = brackets.pop()
             if symbol == "}" and innermost != "use":
-                start = k + 1
+                start, closed = k + 1, ended.statement if ended is not None else ""
         elif symbol == ";" and innermost in ("", "{"):
             start = k + 1
         elif symbol == "," and brackets:
@@ -177,7 +182,8 @@ def _read(tokens: list[Token], text: str, offset: int, word: str) -> Cursor:
         elif symbol == ":" and brackets and brackets[-1].first == k - 1:
             brackets[-1].naming = tokens[k - 1].text
             brackets[-1].given.append(tokens[k - 1].text)
-    return Cursor(offset, word, tokens[start:], brackets)
+    ends = start == len(tokens) and bool(tokens) and tokens[-1].text == "}"
+    return Cursor(offset, word, tokens[start:], brackets, closed=closed if ends else "")
 
 
 def _begins_statement(tokens: list[Token], k: int, text: str) -> bool:

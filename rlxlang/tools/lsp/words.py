@@ -35,6 +35,12 @@ STATEMENTS: dict[str, tuple[str, str]] = {
     "emit": ("stacks a value of every step", "emit ${1:y};"),
     "return": ("the results of a fn or block", "return $0;"),
 }  # fmt: skip
+JOINING = {
+    "for": "how many steps", "over": "slices along the first axis", "in": "what is gone through", "reverse": "from the last to the first",
+    "while": "the condition of the loop", "max": "a bound on the steps, which makes the loop differentiable", "by": "the step of the range",
+    "div": "division that rounds down", "as": "the name of a block call, or of what is emitted",
+    "else": "what happens otherwise",
+}  # fmt: skip
 AT_TOP = (
     "graph", "use", "config", "input", "param", "const", "bind", "let", "out", "tap", "fn", "block", "remat", "vjp", "jvp",
     "repeat", "scan", "loop", "if",

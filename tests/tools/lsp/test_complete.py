@@ -166,6 +166,53 @@ def test_places_of_their_own(text: str, best: list[str]) -> None:
         assert sorted(found) == sorted(best)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("scan h = x |", ["div", "for", "over"]),
+        ("scan h = x over r |", ["in"]),
+        ("scan h = x over r in xs |", ["div", "reverse"]),
+        ("scan h = x over r in xs rev|", ["reverse"]),
+        ("loop i = 0 |", ["div", "while"]),
+        ("loop i = 0 while i < 9 |", ["div", "max"]),
+        ("repeat i |", ["div", "in"]),
+        ("repeat 3 |", ["div"]),
+        ("repeat i in 0..9 |", ["by", "div"]),
+        ("let y = x[0..2 |", ["by", "div"]),
+        ("let y = f(x) |", ["as", "div"]),
+        ("let y = x + 1 |", ["as", "div"]),
+        ("vjp f(|", []),
+        ("fn g(a|", []),
+    ],
+)
+def test_words_that_join(text: str, expected: list[str]) -> None:
+    assert sorted(labels(HEAD + text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("if true { let a = 1; } |", True),
+        ("if true { let a = 1; } else if false { let a = 2; } |", True),
+        ("if true { let a = 1; } else { let a = 2; } |", False),
+        ("if true { let a = 1; } let b = 2; |", False),
+        ("repeat 2 { let a = 1; } |", False),
+        ("repeat 2 { if true { let a = 1; } |", True),
+        ("if true { let a = 1; |", False),
+        ("}|", False),
+    ],
+)
+def test_else(text: str, expected: bool) -> None:
+    assert ("else" in labels(HEAD + text)) is expected
+
+
+@pytest.mark.parametrize(
+    "text", ["scan h = |", "scan h = x for |", "loop i = 0 while |", "repeat i in |", "if |", "let y = x div |"]
+)
+def test_expressions_after_words_that_join(text: str) -> None:
+    assert {"alpha", "x", "relu"} <= set(labels(HEAD + text))
+
+
 def test_modules() -> None:
     found = {c.label: c.kind for c in proposals("use |")}
     assert found["nn"] == "module"
