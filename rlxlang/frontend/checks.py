@@ -56,6 +56,18 @@ _TITLES: dict[type[ast.Node], str] = {
 }
 
 
+_IN_A_BLOCK = "a `block` may declare it"
+_FAMILY = "declare a family before it, `param w[n]: …`, or call a `block` in it"
+_REMEDIES: dict[tuple[type[ast.Node], type[ast.Node]], str] = {
+    (ast.Param, ast.Fn): _IN_A_BLOCK,
+    (ast.Const, ast.Fn): _IN_A_BLOCK,
+    **{(ast.Param, loop): _FAMILY for loop in (ast.RepeatTimes, ast.RepeatRange, ast.Scan, ast.Loop)},
+    (ast.Emit, ast.If): "bind it in the `if`, and write `emit` behind",
+    (ast.Emit, ast.Loop): "only a `scan` knows how many steps there are",
+    (ast.Return, ast.If): "bind a name in each branch, and return it behind",
+}
+
+
 class _Part(NamedTuple):
     """A run of statements with what may stand in it; `owner` is the statement it belongs to."""
 
@@ -113,7 +125,8 @@ def _statement_place(part: _Part, position: int, statement: ast.Statement) -> It
             message = f"{_TITLES[kind]} stands only inside {home}"
         else:
             message = f"{_TITLES[kind]} cannot stand inside {_TITLES[type(part.owner)]}"
-        yield error("E0116", message, statement.span)
+        helps = [_REMEDIES.get((kind, type(part.owner)), "")]
+        yield error("E0116", message, statement.span, helps=helps)
     elif kind is ast.Graph and position:
         yield error("E0117", "`graph` must be the first statement", statement.span)
     elif kind is ast.Return and position + 1 < len(part.statements):
@@ -157,7 +170,8 @@ def _check_node(node: ast.Node) -> Iterator[Diagnostic]:
             message = f"`{number.span.text}.{name.text}` is not a number"
             yield error("E0107", message, node.span)
         case ast.RepeatRange(range=range_) if range_.start is None or range_.stop is None:
-            yield error("E0123", "the range of a `repeat` has both ends", range_.span)
+            helps = ["write `a..b`, or `a..=b` to include `b`"]
+            yield error("E0123", "the range of a `repeat` has both ends", range_.span, helps=helps)
         case ast.Fn(formals=formals) | ast.Block(formals=formals):
             yield from _defaults_last(formals)
         case ast.Config(type=kind, default=default):
@@ -237,14 +251,21 @@ def _array(value: ast.ListExpr) -> Iterator[Diagnostic]:
         inner = [extents.get(item, ()) for item in current.items]
         extents[current] = None
         if not inner:
-            yield error("E0124", "an array cannot be empty", current.span)
+            yield error("E0124", "an array cannot be empty", current.span, helps=["write `zeros([0])`"])
         elif None not in inner:
             first = inner[0] or ()
             odd = next((k for k, extent in enumerate(inner) if extent != first), None)
             if odd is None:
                 extents[current] = (len(inner), *first)
             else:
-                yield error("E0124", "rows of unequal length", current.items[odd].span)
+                wanted = f"the first row is {_extent(extents, current.items[0])}"
+                message = f"rows of unequal length: this one is {_extent(extents, current.items[odd])}"
+                yield error("E0124", message, current.items[odd].span, notes=[wanted])
+
+
+def _extent(extents: dict[ast.Node, tuple[int, ...] | None], row: ast.Node) -> str:
+    sizes = extents.get(row) or ()
+    return "a single number" if not sizes else f"{' × '.join(map(str, sizes))} long"
 
 
 # ------------------------------------------------------------------------------------------------ names

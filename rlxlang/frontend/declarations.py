@@ -191,7 +191,7 @@ class Declarations:
         value = default
         if name in given:
             value = given[name].item() if isinstance(given[name], np.generic) else given[name]
-        elif statement.default is None:
+        elif statement.default is None and statement.type is not None:  # without a type, too, it is malformed
             self.context.error(
                 "E0353",
                 f"config `{name}` has no default and is not given",

@@ -103,7 +103,8 @@ class Expansion:
     def declare(self, statement: ast.Param | ast.Const, scope: Scope) -> None:
         """A declaration in the body of a block; those of a text have been read before its statements run."""
         declarations = self._declarations.get(id(scope))
-        if declarations is None:
+        if declarations is None:  # where none may stand, which has been reported
+            scope.bind(statement.name.text, POISON, statement.name.span).used = True
             return
         declarations.one(statement)
         if isinstance(statement, ast.Param):
@@ -204,6 +205,8 @@ class Expansion:
             elif last and (binding := scope.find(last)) is not None:
                 binding.used = True
                 result = binding.value
+        if not definition.body.statements:  # which has been reported with the definition
+            return POISON
         if isinstance(result, Unbound) or (result is None and self.context.errors == errors):
             reason = f": {result.reason}" if isinstance(result, Unbound) else ", nothing in its body is bound"
             return self.context.error("E0119", f"`{definition.name.text}` has no result here{reason}", span)

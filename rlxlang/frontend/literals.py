@@ -133,10 +133,14 @@ def parse_template(span: Span, diagnostics: list[Diagnostic]) -> ast.Template:
         name = _PLACE.match(value, position + 1) if char == "{" else None
         if name is None or not value.startswith("}", name.end()):
             place = Span(source=span.source, start=offsets[position], end=offsets[position] + 1)
-            helps = ["a place is written `{name}`, a brace `{{` or `}}`"]
-            diagnostics.append(error("E0126", f"`{char}` begins no place", place, helps=helps))
-            position += 1
-            continue
+            helps = ["a placeholder is written `{name}`, a brace itself `{{` or `}}`"]
+            message = "`{` is not followed by a name and `}`" if char == "{" else "`}` without a `{name` before it"
+            diagnostics.append(error("E0126", message, place, helps=helps))
+            if name is None:
+                position += 1
+                continue
+            value = value[: name.end()] + "}" + value[name.end() :]
+            offsets.insert(name.end(), offsets[name.end()])
         if literal:
             parts.append("".join(literal))
             literal = []

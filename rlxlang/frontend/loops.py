@@ -212,7 +212,7 @@ class Scans:
             )
         else:
             for carry, still in zip(statement.carries, unbound, strict=True):
-                if still:
+                if still and statement.body.statements:  # an empty body is an error already
                     context.warn(
                         "W0905", f"carry `{carry.name.text}` keeps its value: the body does not bind it", carry.span
                     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from rlxlang.frontend import ast
 from rlxlang.frontend.context import Context
 from rlxlang.frontend.names import Scope
+from rlxlang.frontend.values import describe
 
 _NOTHING: Mapping[str, str] = {}
 
@@ -26,7 +27,10 @@ def fill(context: Context, template: ast.Template, scope: Scope, given: Mapping[
             continue
         binding = scope.find(place.text)
         if binding is None or not isinstance(binding.value, (int, str)) or isinstance(binding.value, bool):
-            context.error("E0126", f"`{{{place.text}}}` is no static int or str here", place.span)
+            found = "unknown" if binding is None else describe(binding.value)
+            context.error(
+                "E0126", f"`{{{place.text}}}` takes a static int or str, and `{place.text}` is {found}", place.span
+            )
             return None
         binding.used = True
         known[place.text] = str(binding.value)
