@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _LINE = re.compile(r"\s*:\s*(?P<word>[A-Za-z?!]*)\s*(?P<rest>.*)", re.DOTALL)
 _PATH = r"[A-Za-z_][\w.]*(?:\[\d+\])?"
 _NAMES = re.compile(rf"\s*{_PATH}(?:(?:\s*,\s*|\s+){_PATH})*\s*")
-_SETTING = re.compile(r"\s*(?P<name>\?\w*|[A-Za-z_][\w.]*)\s*=(?!=)\s*(?P<value>.*)", re.DOTALL)
+_SETTING = re.compile(rf"\s*(?P<name>\?\w*|{_PATH})(?P<list>\[\])?\s*=(?!=)\s*(?P<value>.*)", re.DOTALL)
 _MOST_RUNS, _LEAST_RUNS, _TIMING = 10_000, 3, 0.3  # of `:time`; the last in seconds
 
 
@@ -93,12 +93,12 @@ def run_command(shell: Shell, text: str) -> None:
     assert match is not None
     word = match["word"].lower()
     name = ALIASES.get(word, word)
-    if name not in COMMANDS:
+    if name not in COMMANDS or (not word and match["rest"]):
         close = [n for n in COMMANDS if word and n.startswith(word)]
         help_ = (
             f"did you mean `:{close[0]}`?" if len(close) == 1 else _colons(did_you_mean(word, [*COMMANDS, *ALIASES]))
         )
-        span = Span(source=source, start=text.index(":"), end=match.end("word"))
+        span = Span(source=source, start=text.index(":"), end=match.end("word") if word else len(text.rstrip()))
         raise RlxNameError(
             error("E0200", f"unknown command `:{word}`", span, helps=(help_ or "`:help` lists the commands",))
         )
@@ -149,14 +149,16 @@ def _time(shell: Shell, line: Line) -> None:
     device = session.device or func.traced.fastest()
     begin = time.perf_counter()
     jitted = func.jit(device)
-    values = list(session.feeds(func).values())
-    jitted(*values)
+    feeds = session.feeds(func)
+    values = [feeds.pop(name) for name in func.input_names()]
+    seed = dict.fromkeys(("seed",) if feeds else (), session.values.seed)
+    jitted.call(*values, **seed)
     compiling = time.perf_counter() - begin
     times: list[float] = []
     begin = time.perf_counter()
     while len(times) < _LEAST_RUNS or (len(times) < _MOST_RUNS and time.perf_counter() - begin < _TIMING):
         start = time.perf_counter()
-        jitted(*values)
+        jitted.call(*values, **seed)
         times.append(time.perf_counter() - start)
     shell.say(
         f"{_seconds(statistics.median(times))} on {device}, best {_seconds(min(times))} of {len(times):,} runs; "
@@ -186,7 +188,10 @@ def _grad(shell: Shell, line: Line) -> None:
             break
     loss = shell.expression(source, line.start, end)
     meaning = session.meaning(loss, source.name)
-    if names:
+    by_path = all(
+        "." in name and meaning.graph.input(name) is not None for name in names
+    )  # `h.0.w` can be no expression
+    if not by_path:
         call = _gradient_call(loss, names, shell, source, end)
         result = session.evaluate(call, source.name)
         values = result.value.items if isinstance(result.value, ListValue) else (result.value,)
@@ -195,16 +200,17 @@ def _grad(shell: Shell, line: Line) -> None:
         return
     if not isinstance(meaning.value, Node):
         raise line.fail("E0304", f"a loss is a tensor of one element, this is {show.type_of(meaning.value)}")
-    needed = set(Graph("", (), (GraphOutput("loss", meaning.value),)).nodes)
-    params = [
-        e.name
-        for e in meaning.graph.inputs
-        if e.kind == "param" and e.node in needed and e.node.dtype.is_differentiable
-    ]
-    if not params:
+    by = names or _params_of(meaning.graph, meaning.value)
+    if not by:
         raise line.fail("E0223", "the loss depends on no parameter", "name what to differentiate by: `:grad loss x`")
-    for name, array in session.gradients(meaning.graph, meaning.value, params, meaning.bound).items():
+    for name, array in session.gradients(meaning.graph, meaning.value, by, meaning.bound).items():
         shell.say(f"d_{name}: {show.array_text(array)}")
+
+
+def _params_of(graph: Graph, loss: Node) -> list[str]:
+    """The parameters that a loss can be differentiated by."""
+    needed = set(Graph("", (), (GraphOutput("loss", loss),)).nodes)
+    return [e.name for e in graph.inputs if e.kind == "param" and e.node in needed and e.node.dtype.is_differentiable]
 
 
 def _gradient_call(loss: ast.Expr, names: list[str], shell: Shell, source: Source, start: int) -> ast.Call:
@@ -236,7 +242,7 @@ def _set(shell: Shell, line: Line) -> None:
         _values(shell)
         return
     match = _SETTING.fullmatch(line.source.text, line.start)
-    if match is None:
+    if match is None or match["list"]:
         raise line.fail("E0101", "`NAME = VALUE` is expected", "`:set x = [[1, 2], [3, 4]]`, `:set x = randn`")
     name, typed = match["name"], match["value"].strip()
     if not typed:
@@ -300,10 +306,10 @@ def _state(shell: Shell, name: str) -> str:
 
 def _bind(shell: Shell, line: Line) -> None:
     match = _SETTING.fullmatch(line.source.text, line.start)
-    if match is None or match["name"].startswith("?") or not match["value"].strip():
+    if match is None or not match["name"].isidentifier() or not match["value"].strip():
         raise line.fail("E0101", "`NAME = VALUE` is expected", "`:bind t = [1.0, 2.0]`, `:bind t = file.npy`")
     value = _right_side(shell, line, match, match["name"])
-    shell.session.give(match["name"], value)
+    shell.session.give(match["name"], value, is_list=bool(match["list"]))
 
 
 def _seed(shell: Shell, line: Line) -> None:
@@ -402,7 +408,10 @@ def _save_weights(shell: Shell, path: Path) -> None:
 
 def _path(text: str) -> Path:
     bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
-    return Path(bare).expanduser()
+    try:
+        return Path(bare).expanduser()
+    except RuntimeError:  # no such user
+        return Path(bare)
 
 
 def _names(shell: Shell, line: Line) -> None:

@@ -107,7 +107,13 @@ def _bound(value: Any, is_list: bool) -> Any:
     if is_list:
         return [_bound(item, False) for item in value]
     array = python_array(value, "the value")
-    return array.astype(np.float32) if array.dtype == np.float64 else array.astype(np.int32) if array.dtype == np.int64 else array
+    return (
+        array.astype(np.float32)
+        if array.dtype == np.float64
+        else array.astype(np.int32)
+        if array.dtype == np.int64
+        else array
+    )
 
 
 def check(text: Text) -> Elaborated:
@@ -118,10 +124,10 @@ def check(text: Text) -> Elaborated:
 def names_of(text: Text) -> tuple[dict[str, Any], tuple[GraphInput, ...]]:
     """The values of the names of a program, as the last line of the text sees them; and its inputs and parameters."""
     found: dict[str, Any] = {}
-    spans = {(n.span.source.name, n.span.start) for e in text.entries for n in e.name_nodes}
+    texts = {(n.span.source.name, n.span.start): n.text for e in text.entries for n in e.name_nodes}
 
     def observe(span: Span, name: str, value: Any) -> None:
-        if name and (span.source.name, span.start) in spans:
+        if name and texts.get((span.source.name, span.start)) == name:  # members of a family are observed, too
             found.pop(name, None)
             found[name] = value
 

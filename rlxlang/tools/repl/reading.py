@@ -98,11 +98,13 @@ def _expression(source: Source) -> Reading:
 
 
 def _statements(source: Source) -> Reading:
-    result = parse_module(source)
-    end = len(scan(source).blanked.rstrip())
-    # The last `;` may be left out at the prompt.
-    found = tuple(d for d in result.diagnostics if d.code != "E0103" or d.span is None or d.span.start < end)
-    return Reading(result.module.statements if result.module else (), None, found)
+    """The statements of a text; the last `;` is supplied where that makes it complete."""
+    blanked = scan(source).blanked
+    end = len(blanked.rstrip())
+    closed = Source(source.name, f"{source.text[:end]};{source.text[end:]}")
+    stop = _stop(f"{blanked[:end]};", "program")
+    result = parse_module(closed if stop < end else source)
+    return Reading(result.module.statements if result.module else (), None, result.diagnostics)
 
 
 def _stop(text: str, start: str) -> int:

@@ -16,7 +16,7 @@ from rlxlang.frontend.parse import parse_module
 from rlxlang.frontend.values import ListValue
 from rlxlang.func import Func
 from rlxlang.inputs import fault
-from rlxlang.ir import Graph, GraphInput, GraphOutput, Node, topological
+from rlxlang.ir import Graph, GraphInput, GraphOutput, Node, declare, topological
 from rlxlang.tools.repl import program
 from rlxlang.tools.repl.entries import entries_of
 from rlxlang.tools.repl.values import Array, Fill, Values, is_array_file, read_array
@@ -152,7 +152,11 @@ class Session:
         if found is not None:
             return found
         values, inputs = program.names_of(self.text)
-        meant = next((e.name for e in inputs if e.node is values.get(name)), "")
+        head, _, index = name.removesuffix("]").partition("[")
+        value = values.get(head)
+        if index and isinstance(value, ListValue) and int(index) < len(value.items):
+            value = value.items[int(index)]
+        meant = next((e.name for e in inputs if e.node is value), "")
         return self.interface.input(meant)
 
     def is_config(self, name: str) -> bool:
@@ -170,15 +174,22 @@ class Session:
         program.raise_errors(elaborated.diagnostics)
         return self._take(program.Added(text, elaborated))
 
-    def give(self, name: str, value: Any) -> program.Added:
-        """A value for the `bind` statement of a name, which is added when there is none.
+    def give(self, name: str, value: Any, *, is_list: bool = False) -> program.Added:
+        """A value for the `bind` statement of a name, which is added when there is none, or none for a list.
 
         Raises:
             RlxError: The program is wrong with it; the session stays as it is.
         """
         text = replace(self.text, binds={**self.text.binds, name: value})
-        if not any(isinstance(e.statement, ast.Bind) and ("value", name) in e.names for e in text.entries):
-            source = self.source(f"bind {name};")
+        found = [
+            i
+            for e in text.entries
+            if isinstance(e.statement, ast.Bind)
+            for i in e.statement.items
+            if i.name.text == name
+        ]
+        if not found or (is_list and not found[-1].is_list):
+            source = self.source(f"bind {name}{'[]' if is_list else ''};")
             return self._take(program.add(text, entries_of(_statements(source), source), source.name))
         elaborated = program.check(text)
         program.raise_errors(elaborated.diagnostics)
@@ -201,7 +212,7 @@ class Session:
         entry = self.entry(name)
         if entry is None:
             names = [e.name for e in self.interface.inputs]
-            help_ = did_you_mean(name, names) or f"declare it: `input {name}: [2, 3];`"
+            help_ = did_you_mean(name, names) or (f"declare it: `input {name}: [2, 3];`" if name.isidentifier() else "")
             raise RlxNameError(error("E0807", f"the session has no input, param or config `{name}`", helps=(help_,)))
         if isinstance(value, Fill):
             return self.values.fill(entry, value, self.interface.inputs)
@@ -248,13 +259,14 @@ class Session:
             RlxError: An input or parameter has no value.
         """
         needed = set(topological(nodes))
-        entries = [e for e in graph.inputs if e.node in needed]
+        entries = [e for e in graph.inputs if e.node in needed and e.kind != "seed"]
         axes = {axis for node in needed for axis in _axes(node)} - _declared_axes(entries)
         for entry in graph.inputs:
-            if entry.kind == "input" and axes & _declared_axes([entry]):
+            if axes & _declared_axes([entry]):
                 entries.append(entry)
                 axes -= _declared_axes([entry])
         entries.sort(key=graph.inputs.index)
+        entries += [_seed_entry(node, entries) for node in needed if _is_seed(node)]
         missing = self.values.missing(entries, bound)
         if missing:
             raise_all(missing)
@@ -273,9 +285,13 @@ class Session:
         assert found is not None
         return found
 
-    def feeds(self, func: Func) -> dict[str, Array]:
-        """The arrays of the inputs of a function."""
-        return {name: self.values.arrays[name] for name in func.input_names()}
+    def feeds(self, func: Func) -> dict[str, Any]:
+        """The arrays of the inputs of a function, and the seed of what it draws."""
+        found: dict[str, Any] = {name: self.values.arrays[name] for name in func.input_names()}
+        for entry in func.graph.inputs:
+            if entry.kind == "seed":
+                found[entry.name] = self.values.seed
+        return found
 
     def run(self, func: Func) -> list[Array]:
         """The outputs of a function on the device of the session."""
@@ -335,6 +351,21 @@ def _axes(node: Node) -> tuple[str, ...]:
     if node.op.name == "dim_size":
         return axes_of(node.attrs["dim"])
     return node.type.axes() if isinstance(node.type, TensorType) else ()
+
+
+def _is_seed(node: Node) -> bool:
+    return node.op.name == "input" and node.attrs["kind"] == "seed"
+
+
+def _seed_entry(node: Node, entries: Sequence[GraphInput]) -> GraphInput:
+    """The seed of random numbers as an input, under a name that no other has."""
+    taken = {e.name for e in entries}
+    name, k = "seed", 2
+    while name in taken:
+        name, k = f"seed_{k}", k + 1
+    assert isinstance(node.attrs, dict)
+    node.attrs["name"] = name
+    return declare(node)
 
 
 def _declared_axes(entries: Sequence[GraphInput]) -> set[str]:

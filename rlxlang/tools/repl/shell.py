@@ -29,6 +29,7 @@ from rlxlang.tools.repl.reading import is_complete, read
 from rlxlang.tools.repl.session import Result, Session
 
 _BIND_HELP = re.compile(r'`bind=\{"(\w+)".*')
+_CONFIG_HELP = re.compile(r"give it: `(\w+)=…`")
 _LEAVING = ("exit", "quit", "exit()", "quit()")
 
 
@@ -120,13 +121,18 @@ class Shell:
 
         def moved(span: Span) -> Span:
             typed = self.session.sources.get(span.source.name)
-            return span if typed is None else Span(source=typed, start=span.start, end=span.end)
+            if typed is None:
+                return span
+            size = len(typed.text)  # a `;` that was supplied lies behind it
+            return Span(source=typed, start=min(span.start, size), end=min(span.end, size))
 
         labels = tuple(Label(moved(x.span), x.text, x.primary) for x in diagnostic.labels)
         chain = tuple(Frame(moved(f.span), f.text, f.name) for f in diagnostic.chain)
         helps = diagnostic.helps
         if diagnostic.code == "E0215":
             helps = tuple(_BIND_HELP.sub(r"`:bind \1 = [1.0, 2.0]`", h) for h in helps)
+        elif diagnostic.code == "E0353":
+            helps = tuple(_CONFIG_HELP.sub(r"write a default, `= 1`, which `:set \1 = …` replaces", h) for h in helps)
         return replace(diagnostic, labels=labels, chain=chain, helps=helps)
 
     # ------------------------------------------------------------------ what was typed

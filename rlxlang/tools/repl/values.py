@@ -208,8 +208,9 @@ def read_array(path: str, name: str) -> Array:
         RlxValueError: It is no such file, or holds no such array.
     """
     file, mark, key = path.partition(".npz:")
-    place = Path(file + ".npz" if mark else path).expanduser()
+    place = Path(file + ".npz" if mark else path)
     try:
+        place = place.expanduser()
         loaded = np.load(place, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return loaded
@@ -219,8 +220,9 @@ def read_array(path: str, name: str) -> Array:
             if wanted in names:
                 found: Array = loaded[wanted]
                 return found
-    except OSError as problem:
-        raise RlxRuntimeError(f"`{place}` cannot be read: {problem.strerror or problem}") from None
+    except (OSError, RuntimeError) as problem:  # the latter: no such user
+        why = getattr(problem, "strerror", None) or problem
+        raise RlxRuntimeError(f"`{place}` cannot be read: {why}") from None
     except (ValueError, EOFError, zipfile.BadZipFile) as problem:
         raise RlxValueError(f"`{place}` holds no arrays: {problem}") from None
     raise RlxValueError(
