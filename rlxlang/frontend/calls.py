@@ -158,7 +158,7 @@ class Calls:
             help_ = did_you_mean(rest[-1], ["Causal", "None", "SlidingWindow"])
             return context.error("E0201", f"unknown mask `{node.text}`", node.span, help_=help_)
         if head == "DType":
-            help_ = did_you_mean(rest[-1], DTYPES)
+            help_ = did_you_mean(rest[-1], DTYPES) or f"the dtypes are {', '.join(DTYPES)}"
             return context.error("E0208", f"unknown dtype `{node.text}`", node.span, help_=help_)
         return self._unknown_path(node.path)
 
@@ -279,9 +279,9 @@ class Calls:
             notes = (
                 f"`{name.text}` is a function, its first argument is no tensor: `{SURFACES[name.text].signature()}`",
             )
-        return self.context.error(
-            "E0202", f"unknown {what} `{name.text}`", name.span, notes=notes, help_=did_you_mean(name.text, known)
-        )
+        homes = [title for title, module in self.context.unit.modules.items() if name.text in module.functions]
+        help_ = f"write `{homes[0]}::{name.text}`" if homes and not method else did_you_mean(name.text, known)
+        return self.context.error("E0202", f"unknown {what} `{name.text}`", name.span, notes=notes, help_=help_)
 
     def _dim(self, given: Arguments) -> Any:
         context, names = self.context, ("x", "axis")

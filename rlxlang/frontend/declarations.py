@@ -198,6 +198,8 @@ class Declarations:
                 statement.name.span,
                 help_=f"give it: `{name}=…`",
             )
+        if statement.type is not None and kind not in _CONFIG_TYPES:
+            value = POISON  # reported by the parser
         if not isinstance(value, Poison):
             value = self._typed(name, value, kind, statement.name.span)
         self.scope.bind(name, value, statement.name.span)

@@ -103,8 +103,9 @@ class Expansion:
     def declare(self, statement: ast.Param | ast.Const, scope: Scope) -> None:
         """A declaration in the body of a block; those of a text have been read before its statements run."""
         declarations = self._declarations.get(id(scope))
-        if declarations is None:  # where none may stand, which has been reported
-            scope.bind(statement.name.text, POISON, statement.name.span).used = True
+        if declarations is None:
+            if scope.find(statement.name.text) is None:  # where none may stand, which has been reported
+                scope.bind(statement.name.text, POISON, statement.name.span).used = True
             return
         declarations.one(statement)
         if isinstance(statement, ast.Param):
@@ -176,7 +177,7 @@ class Expansion:
                 return value
             return context.error("E0304", f"{what} is a tensor, not {describe(value)}", span)
         if kind not in _STATIC_TYPES:
-            help_ = did_you_mean(kind, (*_STATIC_TYPES, "tensor"))
+            help_ = did_you_mean(kind, (*_STATIC_TYPES, "tensor")) or "the types are int, float, bool, str and tensor"
             return context.error("E0209", f"`{kind}` is not a type of a parameter", formal.type.span, help_=help_)
         if kind == "int" and isinstance(value, Dim):
             return value

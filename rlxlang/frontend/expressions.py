@@ -121,9 +121,10 @@ class Evaluator:
         notes: tuple[str, ...] = ()
         if name in SURFACES or self.context.unit.function(name) is not None:
             notes = (f"`{name}` is a function: call it, `{name}(…)`",)
-        return self.context.error(
-            "E0201", f"unknown name `{name}`", node.span, notes=notes, help_=did_you_mean(name, scope.visible())
-        )
+        later = self.context.unit.lets.get(name)
+        others = () if later is None else (Label(later, "a `let` is seen by what follows it"),)
+        help_ = "" if later is not None else did_you_mean(name, scope.visible())
+        return self.context.error("E0201", f"unknown name `{name}`", node.span, others=others, notes=notes, help_=help_)
 
     # ------------------------------------------------------------------ operators
     def _unary(self, node: ast.Unary, operand: Any) -> Any:

@@ -43,10 +43,13 @@ def read_text(path: Path) -> str:
 
 
 def define(context: Context, unit: Unit, statements: Iterable[Any]) -> None:
-    """Make the fns, blocks and derivative rules of a text known."""
+    """Make the fns, blocks and derivative rules of a text known, and where its `let`s are."""
     for position, statement in enumerate(statements):
         if isinstance(statement, (ast.Fn, ast.Block)):
             _define(context, unit, statement, position)
+        elif isinstance(statement, ast.Let):
+            for name in statement.names:
+                unit.lets.setdefault(name.text, name.span)
     for statement in statements:
         if isinstance(statement, (ast.Vjp, ast.Jvp)):
             attach_rule(context, statement)
@@ -181,7 +184,9 @@ class Modules:
         if key in [k for k, _ in self._open]:
             start = [k for k, _ in self._open].index(key)
             path = " → ".join([*(t for _, t in self._open[start:]), title])
-            self.context.error("E0214", f"`{title}` uses itself: {path}", span)
+            self.context.error(
+                "E0214", f"`{title}` uses itself: {path}", span, help_="put what both need into a third file"
+            )
             return None
         if key not in self._units:
             source = load()

@@ -103,6 +103,7 @@ class Unit:
         imported: Fns and blocks of other texts that it calls by a name of their own.
         modules: Texts whose functions it calls by path, `nn::dense`.
         values: Its configs and consts, for texts that use it.
+        lets: Where its top-level `let`s first bind a name.
         declined: Names that a refused statement would have defined: their uses are silent.
         declines_all: Whether such a statement brings in names that are not known.
     """
@@ -112,6 +113,7 @@ class Unit:
     imported: dict[str, Function] = field(default_factory=dict)
     modules: dict[str, Unit] = field(default_factory=dict)
     values: Scope = field(default_factory=lambda: Scope(holds_declarations=True))
+    lets: dict[str, Span] = field(default_factory=dict)
     declined: set[str] = field(default_factory=set)
     declines_all: bool = False
 

@@ -27,7 +27,7 @@ from tests.frontend.elaboration import elaborated, errors, only_error, underline
         ('input a @ "t": []; param b @ "t": []; out a, b;', "E0212", '"t"', "run-time name `t`", ""),
         ('param w[2] @ "w": []; out y = w[0];', "E0212", '"w"', "used twice", "{i}"),
         ("param w[2]: []; param w_1: []; out y = w[0];", "E0212", "w_1", "used twice", ""),
-        ('param w @ "a{q}": []; out w;', "E0126", "q", "no static int or str", ""),
+        ('param w @ "a{q}": []; out w;', "E0126", "q", "takes a static int or str, and `q` is unknown", ""),
         ("input x: []; out x; out x;", "E0211", "x", "listed twice", ""),
         ("input x: []; out x; tap x;", "E0211", "x", "listed twice", ""),
         ("param w[2]: []; out w;", "E0304", "w", "a family of 2", "stack"),
