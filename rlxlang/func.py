@@ -381,7 +381,9 @@ def _merged(
 ) -> tuple[dict[str, object], Mapping[str, object]]:
     """Positional values as a mapping by name, beside the named ones."""
     if len(values) > len(names):
-        raise fault("E0220", f"`{func}` takes {len(names)} inputs, {len(values)} are given")
+        plural = "s" * (len(names) != 1)
+        notes = (f"its inputs are {', '.join(names)}; params are bound" if names else "it has no inputs",)
+        raise fault("E0220", f"`{func}` takes {len(names)} input{plural}, {len(values)} are given", notes=notes)
     return dict(zip(names, values, strict=False)), named
 
 

@@ -495,7 +495,7 @@ class Signature:
             return self.missing(self.feed_names[count:])
         return fault(
             "E0220",
-            f"`{self.name}` takes {len(self.feed_names)} inputs, {count} are given",
+            f"`{self.name}` takes {len(self.feed_names)} input{'s' * (len(self.feed_names) != 1)}, {count} are given",
             notes=(f"its inputs are {', '.join(self.feed_names)}" if self.feed_names else "it has no inputs",),
         )
 

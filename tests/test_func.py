@@ -216,7 +216,7 @@ def test_jit(model: rlx.Func, device: str) -> None:
         call(z=1)
     with pytest.raises(rlx.RlxRuntimeError, match="`x`"):
         call.call()
-    with pytest.raises(rlx.RlxError, match="1 inputs, 2"):
+    with pytest.raises(rlx.RlxError, match="1 input, 2"):
         call(x, x)
     np.testing.assert_allclose(call.call(x)[1], want, rtol=1e-5)
 

@@ -219,6 +219,8 @@ def _outcome(page: Page, block: Block) -> str:
             _execute(page, block)
         except RlxError as problem:
             said.append(str(problem))
+        except Exception as problem:
+            raise ValueError(f"{page.path.name}:{block.line}: {type(problem).__name__}: {problem}") from problem
     strange = [w for w in caught if not issubclass(w.category, RlxWarning)]
     if strange:
         raise ValueError(f"{page.path.name}:{block.line}: {strange[0].message}")

@@ -46,6 +46,7 @@ class Expansion:
         """
         context, span, name = self.context, given.span, function.name
         definition = function.definition
+        context.count_statement(span)
         if function in context.active:
             cycle = context.active[context.active.index(function) :]
             path = " → ".join((*(f.name for f in cycle), name))
@@ -134,9 +135,9 @@ class Expansion:
         context, definition = self.context, function.definition
         positional, named, span = given.positional, given.named, given.span
         name, formals = function.name, definition.formals
-        notes = (f"its form is `{name}({', '.join(f.name.text for f in formals)})`",)
+        notes = (f"its form is `{name}({', '.join(f.span.text for f in formals)})`",)
         if len(positional) > len(formals):
-            message = f"`{name}` takes {len(formals)} arguments, {len(positional)} are given"
+            message = f"`{name}` takes {len(formals)} argument{'s' * (len(formals) != 1)}, {len(positional)} are given"
             context.error("E0220", message, span, notes=notes)
             return False
         known = [f.name.text for f in formals]

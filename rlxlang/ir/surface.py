@@ -116,7 +116,7 @@ class Surface:
         if len(values) > len(names):
             raise TypeProblem(
                 "E0220",
-                f"`{self.name}` takes at most {len(names)} arguments, {len(values)} are given",
+                f"`{self.name}` takes at most {len(names)} argument{'s' * (len(names) != 1)}, {len(values)} are given",
                 (f"its form is `{self.signature()}`",),
             )
         bound = dict(zip(names, values, strict=False))

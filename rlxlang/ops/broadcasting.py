@@ -37,8 +37,15 @@ def is_value(value: Any) -> bool:
 def require_value(op: str, value: Any, name: str = "") -> None:
     """Refuse an argument that is no tensor or number (E0304)."""
     if not is_value(value):
-        which = f"argument `{name}` of " if name else ""
-        raise TypeProblem("E0304", f"{which}`{op}` is a tensor, and {describe(value)} is given")
+        wanted = (
+            f"argument `{name}` of `{op}` is a tensor"
+            if name
+            else f"`{op}` takes tensors"
+            if op
+            else "a tensor is expected"
+        )
+        help_ = "index the list, as in `parts[0]`, or `stack` it" if isinstance(value, (list, tuple)) else ""
+        raise TypeProblem("E0304", f"{wanted}, and {describe(value)} is given", (), help_)
 
 
 def describe(value: Any) -> str:
@@ -62,12 +69,21 @@ def _check_range(value: Number, dtype: DType) -> None:
     if dtype.is_integer:
         low, high = dtype.integer_range
         if not low <= value <= high:
-            raise TypeProblem("E0351", f"{value} is outside the range {low} … {high} of {dtype}")
+            raise TypeProblem(
+                "E0351",
+                f"{value} is outside the range {low} … {high} of {dtype}",
+                (),
+                f"cast the {dtype} tensor to a wider dtype",
+            )
     if dtype.is_float and math.isfinite(value) and abs(value) > dtype.largest:
         with np.errstate(over="ignore"):
             overflows = not np.isfinite(np.asarray(float(value)).astype(dtype.numpy))
         if overflows:
-            raise TypeProblem("E0351", f"{value} is too large for {dtype}, whose largest value is {dtype.largest:g}")
+            help_ = f"write `{'-' if value < 0 else ''}inf`, or cast the {dtype} tensor to F32"
+            largest = f"whose largest value is {dtype.largest:g}"
+            raise TypeProblem(
+                "E0351", f"{value} is too large for {dtype}, {largest}", (), help_ if dtype.bits < 32 else ""
+            )
 
 
 def number_node(b: Builder, value: Number | Dim, dtype: DType) -> Node:
@@ -92,7 +108,7 @@ def as_node(b: Builder, value: Value, like: DType | None = None) -> Node:
     """A value as a tensor: a node stays, a number becomes a scalar of the dtype it takes beside `like`."""
     if isinstance(value, Node):
         return value
-    require_value("this", value)
+    require_value("", value)
     return number_node(b, value, weak_type(value, like))
 
 

@@ -126,7 +126,7 @@ def test_wrong_calls(call: str, code: str, place: str, message: str) -> None:
 
 def test_the_form_of_a_fn_is_a_note_and_a_near_name_is_help() -> None:
     found = only_error("input a: [2]; fn f(width, n: int) { return width * n; } out y = f(widht: a, n: 1);")
-    assert found.notes == ("its form is `f(width, n)`",)
+    assert found.notes == ("its form is `f(width, n: int)`",)
     assert found.help == "did you mean `width`?"
 
 
