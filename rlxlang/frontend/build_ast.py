@@ -275,10 +275,11 @@ class Builder:
     def _on_named(self, span: Span, children: _Children) -> Any:
         value, token = children
         name = str(token)
-        if token.type == "NAME" and name in _CASTS:
-            self._report("E0114", span, "`as` is not a cast", f"write `cast(x, {_CASTS[name]})`")
+        is_call = isinstance(value, ast.Call | ast.Method)
+        if token.type == "NAME" and (name in _CASTS or (name in DTYPES and not is_call)):
+            self._report("E0114", span, "`as` is not a cast", f"write `cast(x, {_CASTS[name.lower()]})`")
             return value
-        if not isinstance(value, ast.Call | ast.Method):
+        if not is_call:
             helps = "put the call and its name in parentheses: `x + (dense(x, 4) as fc)`"
             self._report("E0114", span, "`as` names the parameters of one block call", helps)
             return value

@@ -131,7 +131,7 @@ _MISTAKES = (
         "leave out `-> …`",
         ("fn f(x) -> T { }", "fn f() -> T {}"),
     ),
-    _Mistake("E0111", "`+` has no unary form", "leave it out", ("let a = +b;", "let a = b * +c;")),
+    _Mistake("E0111", "`+` has no unary form", "leave it out", ("let a = +b;", "let a = b * +c;", "let a = b + +c;")),
     _Mistake(
         "E0110",
         "expected an expression",
