@@ -133,9 +133,7 @@ _ROWS = (
     # -- E08 run time
     Code("E0800", "run-time error", _RUNTIME),
     Code("E0801", "size guard failed", _RUNTIME),
-    Code("E0802", "wrong input", _RUNTIME),
     Code("E0803", "input or param is missing", _RUNTIME),
-    Code("E0804", "buffer error", _RUNTIME),
     Code("E0805", "wrong shape of an input or param", _SHAPE),
     Code("E0806", "wrong dtype of an input or param", _TYPE),
     Code("E0807", "unknown input or param", _NAME),

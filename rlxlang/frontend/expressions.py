@@ -173,8 +173,9 @@ class Evaluator:
         except TypeProblem as problem:
             sides = (Label(node.left.span, _shown(left)), Label(node.right.span, _shown(right)))
             return self.context.error(
-                problem.code, problem.message, node.op_span, notes=problem.notes, help_=problem.help, others=sides
+                problem.code, message, node.op_span, notes=tuple(notes), help_=problem.help, others=sides
             )
+            message, *notes = (t.replace(f"`{name}`", f"`{node.op}`") for t in (problem.message, *problem.notes))
 
     def _by_value(self, node: ast.ByValue, inner: Any) -> Any:
         if node.op == "~" and isinstance(inner, Node):

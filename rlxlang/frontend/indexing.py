@@ -114,7 +114,12 @@ def _check_positions(item: Node, size: DimLike, axis: int) -> None:
         return
     wrong = data[(data < -size) | (data >= size)]
     if wrong.size:
-        raise TypeProblem("E0406", f"index {wrong.flat[0]} is out of range for axis {axis} of size {size}")
+        message = f"index {wrong.flat[0]} is out of range for axis {axis} of size {size}"
+        raise TypeProblem("E0406", message, _bounds(size))
+
+
+def _bounds(size: int) -> tuple[str, ...]:
+    return (f"indices go from {-size} to {size - 1}" if size else "the axis is empty",)
 
 
 def _position(b: Builder, item: Any, size: DimLike, axis: int) -> DimLike:
@@ -125,7 +130,7 @@ def _position(b: Builder, item: Any, size: DimLike, axis: int) -> DimLike:
         return item
     if isinstance(size, int):
         if not -size <= item < size:
-            raise TypeProblem("E0406", f"index {item} is out of range for axis {axis} of size {size}")
+            raise TypeProblem("E0406", f"index {item} is out of range for axis {axis} of size {size}", _bounds(size))
         return item % size
     _require(b, item + 1 if item >= 0 else -item, size, f"index {item} of axis {axis}")
     return item if item >= 0 else size + item

@@ -108,6 +108,7 @@ class Statements:
                 "E0408",
                 f"the right side has {len(value.items)} values, {len(statement.names)} names stand left",
                 statement.value.span,
+                help_="`_` takes a value that is not needed" if len(value.items) > len(statement.names) else "",
             )
             values = [POISON] * len(statement.names)
         else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlxlang.diagnostics import RlxRuntimeError
+from rlxlang.diagnostics import InternalError, RlxRuntimeError, RlxShapeError, RlxTypeError
 from rlxlang.ir import Graph, Node
 from rlxlang.types import F32, Dim, TensorType, TupleType, axes_of
 from rlxlang.types import evaluate as evaluate_dim
@@ -21,7 +21,8 @@ def read_sizes(graph: Graph, arrays: Mapping[str, Array]) -> dict[str, int]:
     """The size of every dynamic axis that stands alone in the shape of an input.
 
     Raises:
-        RlxRuntimeError: E0803 an array is missing; E0802 it has another rank or size, or two axes of one name disagree.
+        RlxRuntimeError: E0803 an array is missing.
+        RlxShapeError: E0805 it has another rank; E0808 two axes of one name disagree.
     """
     sizes: dict[str, int] = {}
     for entry in graph.inputs:
@@ -29,15 +30,15 @@ def read_sizes(graph: Graph, arrays: Mapping[str, Array]) -> dict[str, int]:
             raise RlxRuntimeError(f"the {entry.kind} `{entry.name}` is not given", code="E0803")
         given = np.shape(arrays[entry.name])
         if len(given) != entry.node.tensor.rank:
-            raise RlxRuntimeError(
-                f"`{entry.name}` is {entry.node.tensor} and an array of shape {list(given)} is given", code="E0802"
+            raise RlxShapeError(
+                f"`{entry.name}` is {entry.node.tensor} and an array of shape {list(given)} is given", code="E0805"
             )
         for dim, actual in zip(entry.node.shape, given, strict=True):
             names = axes_of(dim) if isinstance(dim, Dim) else ()
             if len(names) == 1 and dim == Dim.axis(names[0]):
                 known = sizes.setdefault(names[0], actual)
                 if known != actual:
-                    raise RlxRuntimeError(f"`{names[0]}` is {known}, and {actual} in `{entry.name}`", code="E0802")
+                    raise RlxShapeError(f"`{names[0]}` is {known}, and {actual} in `{entry.name}`", code="E0808")
     return sizes
 
 
@@ -54,12 +55,15 @@ def _check_inputs(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str,
     for entry in graph.inputs:
         want = tuple(evaluate_dim(d, sizes) for d in entry.node.shape)
         array = np.asarray(arrays[entry.name])
-        if array.shape != want or array.dtype != entry.node.dtype.numpy:
-            raise RlxRuntimeError(
-                f"`{entry.name}` is {entry.node.tensor}, and an array of {array.dtype} and shape {list(array.shape)} is given",
-                code="E0802",
+        if array.shape != want:
+            raise RlxShapeError(
+                f"`{entry.name}` is {entry.node.tensor}, and an array of shape {list(array.shape)} is given",
+                code="E0805",
                 notes=(f"its shape here is {list(want)}",),
             )
+        if array.dtype != entry.node.dtype.numpy:
+            message = f"`{entry.name}` is {entry.node.tensor}, and an array of {array.dtype} is given"
+            raise RlxTypeError(message, code="E0806")
 
 
 def _check_guards(graph: Graph, sizes: Mapping[str, int]) -> None:
@@ -88,9 +92,8 @@ def _finished(value: Any, type_: TensorType, sizes: Mapping[str, int], name: str
         return np.zeros(want, type_.dtype.numpy)
     array = np.asarray(value)
     if array.shape != want:
-        raise RlxRuntimeError(
-            f"the reference of `{name}` gives shape {list(array.shape)}, its shape rule {list(want)}", code="E0800"
-        )
+        message = f"the reference of `{name}` gives shape {list(array.shape)}, its shape rule {list(want)}"
+        raise InternalError(message, stage="interpreter")
     return array if array.dtype == type_.dtype.numpy else array.astype(type_.dtype.numpy)
 
 
@@ -154,7 +157,7 @@ def evaluate(
         observe: See `Observe`.
 
     Raises:
-        RlxRuntimeError: E0801 a guard fails, E0802 an array does not fit, E0803 one is missing.
+        RlxError: E0801 a guard fails, E0803 an array is missing, E0805, E0806, E0808 one does not fit.
     """
     known = {**read_sizes(graph, arrays), **(sizes or {})}
     _check_inputs(graph, arrays, known)

@@ -110,6 +110,7 @@ def _operands(b: Builder, op: str, x: Any, w: Any, rank: int) -> tuple[Node, Nod
                 "E0404",
                 f"`{op}` takes tensors of rank {rank + 2}, and {node.type} is given",
                 (f"the form is {form} with {rank} spatial ax{'is' if rank == 1 else 'es'}",),
+                "`x[new, ...]` adds an axis for the batch" if node is left and len(node.shape) == rank + 1 else "",
             )
     for size in right.shape[2:]:
         if not isinstance(size, int) or size < 1:

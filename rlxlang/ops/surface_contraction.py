@@ -33,7 +33,18 @@ def _inner_sizes(op: str, left: Node, p: int, right: Node, q: int) -> None:
             "E0402",
             f"the inner sizes of `{op}` differ: {left.shape[p]} and {right.shape[q]}",
             (f"the left operand is {left.type}, the right one {right.type}",),
+            _other_way_around(op, left, p, right),
         )
+
+
+def _other_way_around(op: str, left: Node, p: int, right: Node) -> str:
+    """What to write where the right operand would fit transposed."""
+    if len(right.shape) != 2 or p != len(left.shape) - 1:
+        return ""
+    rows, columns = (dims_equal(left.shape[p], size) is True for size in right.shape)
+    if op == "@" and columns:
+        return "the right operand fits transposed: `x @ transpose(w)`, or `linear(x, w)` for weights [out, in]"
+    return "`linear` takes weights [out, in]; for [in, out] write `x @ w`" if op == "linear" and rows else ""
 
 
 def matmul(b: Builder, x: Value, y: Value, op: str = "@", transposed: bool = False) -> Node:

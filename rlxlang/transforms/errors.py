@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rlxlang.diagnostics import RlxTransformError, did_you_mean
-from rlxlang.ir import Graph, GraphInput, Node
+from rlxlang.ir import Graph, GraphInput, GraphOutput, Node
 from rlxlang.types import TypeProblem, dims_equal
 
 
@@ -69,7 +69,7 @@ def require_scalar_loss(graph: Graph, transform: str) -> Node:
             f"`{transform}`: the first output `{loss.name}` is the loss and must have one element, it has shape {loss.node.type}",
             code="E0503",
             span=loss.node.origin.span,
-            helps=(f"reduce it: `out loss = mean({loss.name});`, or use `vjp` to give a cotangent",),
+            helps=(f"reduce it, `mean({_written(loss)})`, or use `vjp` to give a cotangent",),
         )
     if not loss.node.dtype.is_float:
         raise RlxTransformError(
@@ -83,6 +83,13 @@ def require_scalar_loss(graph: Graph, transform: str) -> Node:
 def not_differentiable(node: Node, transform: str) -> RlxTransformError:
     """The error for an op that must not be differentiated."""
     return RlxTransformError(f"`{transform}`: `{node.op.name}` has no derivative", code="E0501", span=node.origin.span)
+
+
+def _written(output: GraphOutput) -> str:
+    """The expression of an output as the text has it, its name where that is long."""
+    span = output.node.origin.span
+    text = "" if span is None else span.text
+    return text if 0 < len(text) <= 30 and "\n" not in text else output.name
 
 
 def located(problem: TypeProblem, node: Node, transform: str) -> RlxTransformError:

@@ -106,6 +106,16 @@ def broadcast_shapes(context: ShapeContext, shapes: tuple[Shape, ...], what: str
                 dim = context.same(dim, shape[k], f"sizes of axis {position - rank} in {what}")
             except TypeProblem as problem:
                 texts = " and ".join(shape_text(s) for s in shapes)
-                raise TypeProblem("E0401", f"{what}: shapes {texts} do not fit", (problem.message,)) from None
+                help_ = _ALIGNMENT if _fits_at_front(shapes) else ""
+                raise TypeProblem("E0401", f"{what}: shapes {texts} do not fit", (problem.message,), help_) from None
         result.append(dim)
     return tuple(result)
+
+
+_ALIGNMENT = "axes are aligned at the end; `v[.., new]` gives a vector an axis of size 1 there"
+
+
+def _fits_at_front(shapes: tuple[Shape, ...]) -> bool:
+    """Whether a vector among the shapes would fit the first axis of the others."""
+    longest = max(shapes, key=len)
+    return any(len(s) == 1 and len(longest) == 2 and dims_equal(s[0], longest[0]) is True for s in shapes)
