@@ -172,10 +172,10 @@ class Evaluator:
             return SURFACES[name].build(self.context.b, left, right)
         except TypeProblem as problem:
             sides = (Label(node.left.span, _shown(left)), Label(node.right.span, _shown(right)))
+            message, *notes = (t.replace(f"`{name}`", f"`{node.op}`") for t in (problem.message, *problem.notes))
             return self.context.error(
                 problem.code, message, node.op_span, notes=tuple(notes), help_=problem.help, others=sides
             )
-            message, *notes = (t.replace(f"`{name}`", f"`{node.op}`") for t in (problem.message, *problem.notes))
 
     def _by_value(self, node: ast.ByValue, inner: Any) -> Any:
         if node.op == "~" and isinstance(inner, Node):
