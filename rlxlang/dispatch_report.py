@@ -7,7 +7,7 @@ from collections import Counter
 from rlxlang.device import Device, backend_of, thread_count
 from rlxlang.diagnostics import RlxBackendError, escape
 from rlxlang.ir import VIA_DECOMPOSITION, Graph
-from rlxlang.kernels import Branch, Contract, Copy, Library, Loop, Step, While
+from rlxlang.kernels import Branch, Contract, Copy, Library, Loop, Sort, Step, While
 
 Row = tuple[str, str, str]
 _HEAD: Row = ("kernel", "kind", "ops")
@@ -53,6 +53,8 @@ def _row(step: Step) -> Row:
     if isinstance(step, Contract):
         fused = " with epilogue" if step.epilogue else ""
         return step.name, "product", f"{ops} ({step.m}×{step.k}×{step.n}{fused})"
+    if isinstance(step, Sort):
+        return step.name, "sort", f"{ops} (the first {step.count} of {step.length}, {step.rows} rows)"
     reduces = any(p.reduces for p in step.passes)
     return step.name, "reduce" if reduces else "map", ops
 

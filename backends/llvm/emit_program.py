@@ -10,10 +10,11 @@ from rlxlang.backends.llvm.emit_contract import as_nest, emit_contract
 from rlxlang.backends.llvm.emit_loops import run_units
 from rlxlang.backends.llvm.emit_memory import element_bytes
 from rlxlang.backends.llvm.emit_nest import NestEmitter
+from rlxlang.backends.llvm.emit_sort import SortEmitter
 from rlxlang.backends.llvm.plan import ENTRY, LIBRARY
 from rlxlang.backends.llvm.text import Function, Operand
 from rlxlang.backends.llvm.vector import VectorTarget
-from rlxlang.kernels import Branch, Buffer, Contract, Copy, Library, Loop, Nest, Program, Step, While
+from rlxlang.kernels import Branch, Buffer, Contract, Copy, Library, Loop, Nest, Program, Sort, Step, While
 
 COPY_UNIT = 65536
 """Bytes that one unit of a copy moves."""
@@ -91,6 +92,8 @@ class ProgramEmitter:
             return self._branch(step)
         if isinstance(step, Library):
             return self._library(step)
+        if isinstance(step, Sort):
+            return SortEmitter(self.shared, replace(step, name=self._name(step.name))).emit()
         return self._copy(step) if isinstance(step, Copy) else self._loop(step)
 
     # -- routines of the library -----------------------------------------------------------------------
@@ -221,7 +224,7 @@ class DispatchRow:
 
     Attributes:
         kernel: Name of the kernel.
-        kind: `map`, `rows`, `columns`, `gemm`, `contract`, `copy`, `library`, `loop`, `while` or `branch`.
+        kind: `map`, `rows`, `columns`, `gemm`, `contract`, `copy`, `library`, `sort`, `loop`, `while` or `branch`.
         ops: Names of the graph ops inside.
         note: Lanes and unrolling.
     """
@@ -241,6 +244,9 @@ def dispatch_rows(program: Program, target: VectorTarget) -> list[DispatchRow]:
             rows.append(DispatchRow("copy", "copy", (), f"buffer {step.source} to {step.target}"))
         elif isinstance(step, Library):
             rows.append(DispatchRow(step.name, "library", step.ops, f"NumPy: {step.routine}"))
+        elif isinstance(step, Sort):
+            note = f"the first {step.count} of {step.length}, {step.rows} rows"
+            rows.append(DispatchRow(step.name, "sort", step.ops, note))
         elif isinstance(step, Loop):
             rows.append(DispatchRow(step.name, "loop", (), f"{step.count} times {len(step.body)} steps"))
         elif isinstance(step, While):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -12,10 +12,11 @@ import numpy as np
 from rlxlang.backends.base import Prepare
 from rlxlang.backends.opencl.c_expr import ARENA, SCRATCH
 from rlxlang.backends.opencl.c_nest import KernelPlan
+from rlxlang.backends.opencl.c_sort import COUNTED, RUN, SCRATCH_BYTES
 from rlxlang.backends.opencl.device import OpenClDevice
 from rlxlang.backends.opencl.program import ProgramSource
 from rlxlang.diagnostics.errors import InternalError, RlxBackendError
-from rlxlang.kernels import Branch, Buffer, Copy, Library, Loop, Program, Step, While, call_routine
+from rlxlang.kernels import Branch, Buffer, Copy, Library, Loop, Program, Sort, Step, While, call_routine
 from rlxlang.types import DimLike, evaluate, product
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -247,6 +248,8 @@ class _Run:
             self.copy(step)
         elif isinstance(step, Library):
             self.library(step)
+        elif isinstance(step, Sort):
+            self.sort(step)
         else:
             for plan in self.executable.code.kernels[id(step)]:
                 self.launch(plan)
@@ -325,19 +328,44 @@ class _Run:
             dst_offset=target.offset,
         )
 
+    def sort(self, step: Sort) -> None:
+        """Sort some rows at a time: short ones by counting, long ones by merging runs."""
+        plan = self.executable.code.sorts[id(step)]
+        rows, length, count = (self.value(d) for d in (step.rows, step.length, step.count))
+        if not rows or not count:
+            return
+        at_once = min(rows, max(SCRATCH_BYTES // (length * plan.entry_bytes), 1))
+        self.bytes[SCRATCH] = at_once * length * plan.entry_bytes
+        for first in range(0, rows, at_once):
+            here = min(at_once, rows - first)
+            some = np.int64(first), np.int64(here)
+            self.enqueue(plan.keys, (here * length,), some)
+            whole = length <= COUNTED
+            width, half = length if whole else RUN, 1
+            self.enqueue(plan.runs, (here * length,), (*some, np.int64(width), np.int32(whole)))
+            while width < length:
+                self.enqueue(plan.merge, (here * length,), (*some, np.int64(width), np.int32(half)))
+                width, half = 2 * width, 1 - half
+            if not whole:
+                self.enqueue(plan.finish, (here * count,), (*some, np.int32(half)))
+
     def launch(self, plan: KernelPlan) -> None:
         """Enqueue a kernel unless it has nothing to do."""
-        import pyopencl as cl
-
         if any(self.value(d) <= 0 for d in plan.empty):
             return
         items = [self.value(d) for d in plan.items]
         scratch = self.value(plan.scratch)
         if scratch:
             items = [min(items[0], max(_SCRATCH_BYTES // scratch, 1), _SCRATCH_ITEMS)]
+        self.bytes[SCRATCH] = scratch * -(-items[0] // plan.local[0]) * plan.local[0]
+        self.enqueue(plan, items)
+
+    def enqueue(self, plan: KernelPlan, items: Sequence[int], further: tuple[Any, ...] = ()) -> None:
+        """Enqueue a kernel with at least so many work-items; `further` arguments come last."""
+        import pyopencl as cl
+
         grid = tuple(-(-n // group) * group for n, group in zip(items, plan.local, strict=True))
-        self.bytes[SCRATCH] = scratch * grid[0]
         kernel = self.executable.kernel(plan)
         starts = [np.int64(self.starts[v]) for v in plan.views]
-        kernel.set_args(*(self.memory(r) for r in plan.roots), self.table, *starts)
+        kernel.set_args(*(self.memory(r) for r in plan.roots), self.table, *starts, *further)
         cl.enqueue_nd_range_kernel(self.executable.queue, kernel, grid, plan.local)

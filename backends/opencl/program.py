@@ -9,8 +9,9 @@ from rlxlang.backends.opencl.c_contract import contract_kernels
 from rlxlang.backends.opencl.c_expr import Layout
 from rlxlang.backends.opencl.c_functions import Functions
 from rlxlang.backends.opencl.c_nest import KernelPlan, nest_kernel
+from rlxlang.backends.opencl.c_sort import SortPlan, SortSource
 from rlxlang.diagnostics.errors import InternalError, RlxBackendError
-from rlxlang.kernels import Contract, Copy, Library, Loop, Nest, Program
+from rlxlang.kernels import Contract, Copy, Library, Loop, Nest, Program, Sort
 from rlxlang.types import DimLike
 
 _PRELUDE = "typedef float16 rlx_float16 __attribute__((aligned(4)));\n"
@@ -23,6 +24,7 @@ class ProgramSource:
     Attributes:
         text: OpenCL C.
         kernels: The kernels of every step that has some, by the identity of the step.
+        sorts: How sorts are launched, by the identity of the step.
         table: Sizes that the kernels read, in order.
         layout: Where buffers lie.
         written: Buffers that some step writes, below all views.
@@ -30,6 +32,7 @@ class ProgramSource:
 
     text: str
     kernels: dict[int, tuple[KernelPlan, ...]]
+    sorts: dict[int, SortPlan]
     table: tuple[DimLike, ...]
     layout: Layout
     written: frozenset[int]
@@ -51,6 +54,7 @@ def program_source(program: Program, *, has_fp64: bool, is_cpu: bool) -> Program
         layout.place(dim)
     functions = Functions(fused=not is_cpu)
     kernels: dict[int, tuple[KernelPlan, ...]] = {}
+    sorts: dict[int, SortPlan] = {}
     parts: list[str] = []
     for number, step in enumerate(program.walk()):
         function = f"rlx_kernel{number}"
@@ -58,6 +62,9 @@ def program_source(program: Program, *, has_fp64: bool, is_cpu: bool) -> Program
             plans = [nest_kernel(step, function, layout, functions, has_fp64=has_fp64, is_cpu=is_cpu)]
         elif isinstance(step, Contract):
             plans = contract_kernels(step, function, layout, functions, has_fp64=has_fp64, is_cpu=is_cpu)
+        elif isinstance(step, Sort):
+            sorts[id(step)] = SortSource(step, function, layout, functions).plan()
+            plans = list(sorts[id(step)].kernels)
         else:
             continue
         if not has_fp64 and any("double" in plan.source for plan in plans):
@@ -65,7 +72,7 @@ def program_source(program: Program, *, has_fp64: bool, is_cpu: bool) -> Program
         kernels[id(step)] = tuple(plans)
         parts += [plan.source for plan in plans]
     text = "\n\n".join([_PRELUDE, *functions.helpers.values(), *parts]) + "\n"
-    return ProgramSource(text, kernels, tuple(layout.table), layout, _written(program, layout))
+    return ProgramSource(text, kernels, sorts, tuple(layout.table), layout, _written(program, layout))
 
 
 def _bases(program: Program) -> dict[int, int]:
@@ -91,10 +98,12 @@ def _written(program: Program, layout: Layout) -> frozenset[int]:
             targets.add(step.target)
         elif isinstance(step, Library):
             targets |= set(step.results)
+        elif isinstance(step, Sort):
+            targets |= {b for b in (step.values, step.indices) if b >= 0}
     return frozenset(layout.owner(t) for t in targets)
 
 
-def _refuse_f64(step: Nest | Contract) -> NoReturn:
+def _refuse_f64(step: Nest | Contract | Sort) -> NoReturn:
     """Say what needs F64.
 
     Raises:

@@ -13,7 +13,21 @@ from rlxlang.backends.reference.functions import cast
 from rlxlang.backends.reference.memory import Memory, poison
 from rlxlang.backends.reference.nest import run_nest
 from rlxlang.diagnostics.errors import InternalError
-from rlxlang.kernels import Branch, Contract, Copy, Library, Loop, Nest, Operand, Program, Step, While, call_routine
+from rlxlang.kernels import (
+    Branch,
+    Contract,
+    Copy,
+    Library,
+    Loop,
+    Nest,
+    Operand,
+    Program,
+    Sort,
+    Step,
+    While,
+    call_routine,
+    first_sorted,
+)
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -86,6 +100,8 @@ def _run_step(step: Step, memory: Memory) -> None:
         _run_copy(step, memory)
     elif isinstance(step, Library):
         _run_library(step, memory)
+    elif isinstance(step, Sort):
+        _run_sort(step, memory)
     elif isinstance(step, While):
         _run_while(step, memory)
     elif isinstance(step, Branch):
@@ -115,6 +131,18 @@ def _run_library(step: Library, memory: Memory) -> None:
             text = f"`{step.routine}` gave {result.dtype}{list(result.shape)} for {memory.describe(number)}"
             raise InternalError(text, stage="lower")
         target[...] = result
+
+
+def _run_sort(step: Sort, memory: Memory) -> None:
+    rows, length, count = (memory.value(d) for d in (step.rows, step.length, step.count))
+    found = first_sorted(memory.flat(step.source).reshape(rows, length), count, step.descending)
+    for number, result in zip((step.values, step.indices), found, strict=True):
+        if number >= 0:
+            target = memory.flat(number)
+            if target.size != result.size:
+                text = f"kernel `{step.name}`: {memory.describe(number)} cannot hold {list(result.shape)}"
+                raise InternalError(text, stage="lower")
+            target[...] = result.reshape(-1)
 
 
 def _run_loop(loop: Loop, memory: Memory) -> None:

@@ -35,9 +35,10 @@ from rlxlang.kernels.program import (
     bodies,
     roots,
 )
+from rlxlang.kernels.sorting import Sort, first_sorted
 
 __all__ = [
     "FUNCTIONS", "REDUCTIONS", "Accumulator", "Apply", "AxisValue", "Branch", "Buffer", "Const", "Contract", "Copy", "Expr",
     "Gathered", "Index", "Library", "Load", "Loop", "Nest", "Operand", "Pass", "Program", "Reduce", "Reduced", "Running", "SizeGuard",
-    "SizeValue", "Step", "Store", "While", "Window", "bodies", "call_routine", "children", "roots", "walk",
+    "SizeValue", "Sort", "Step", "Store", "While", "Window", "bodies", "call_routine", "children", "first_sorted", "roots", "walk",
 ]  # fmt: skip

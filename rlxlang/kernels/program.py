@@ -11,6 +11,7 @@ import numpy as np
 from rlxlang.kernels.expr import Expr
 from rlxlang.kernels.library import Library
 from rlxlang.kernels.nest import Nest, Store
+from rlxlang.kernels.sorting import Sort
 from rlxlang.types import DimLike, DType
 
 
@@ -136,7 +137,7 @@ class Branch:
     orelse: tuple[Step, ...]
 
 
-Step: TypeAlias = Nest | Contract | Library | Copy | Loop | While | Branch
+Step: TypeAlias = Nest | Contract | Library | Sort | Copy | Loop | While | Branch
 
 
 def bodies(step: Step) -> tuple[tuple[Step, ...], ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rlxlang.kernels import Branch, Buffer, Contract, Copy, Library, Load, Loop, Step, While, bodies, roots, walk
+from rlxlang.kernels import Branch, Buffer, Contract, Copy, Library, Load, Loop, Sort, Step, While, bodies, roots, walk
 from rlxlang.types import Dim, DimLike, DType, Shape, ceil_div, product
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
@@ -44,6 +44,10 @@ def touched(step: Step) -> Iterable[tuple[int, bool]]:
     if isinstance(step, Library):
         yield from ((buffer, False) for buffer in step.arguments)
         yield from ((buffer, True) for buffer in step.results)
+        return
+    if isinstance(step, Sort):
+        yield step.source, False
+        yield from ((buffer, True) for buffer in (step.values, step.indices, step.scratch) if buffer >= 0)
         return
     if isinstance(step, Loop):
         for window in step.windows:

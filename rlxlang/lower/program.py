@@ -17,6 +17,7 @@ from rlxlang.kernels import (
     Nest,
     Program,
     SizeValue,
+    Sort,
     Step,
     Store,
     While,
@@ -33,6 +34,7 @@ from rlxlang.lower.memory import Buffers, plan
 from rlxlang.lower.nests import GroupNest
 from rlxlang.lower.own import copy_nest, own_steps
 from rlxlang.lower.roles import Role, role_of, sources
+from rlxlang.lower.sorting import sort_step
 from rlxlang.ops import lowering as how
 from rlxlang.passes import simplify
 from rlxlang.transforms import expand
@@ -64,6 +66,7 @@ class _Lowering:
         self.partition = Partition(graph)
         self.steps: list[Step] = []
         self._copies: dict[Node, int] = {}
+        self._taken: dict[Node, set[int]] | None = None
 
     def place(self, node: Node) -> int:
         """The buffer that holds a node's value, made now if it has none yet."""
@@ -107,6 +110,8 @@ class _Lowering:
             branch_step(self, node, name)
         elif isinstance(record, how.LibraryCall):
             library_step(self, node, record.routine, name)
+        elif isinstance(record, how.SortRows):
+            sort_step(self, node, self.taken().get(node, set()), name)
         elif role_of(node) is Role.ALIAS:
             target = self.places[node] = self.buffers.new("temp", node.dtype, node.shape)
             self.steps.append(copy_nest(node.inputs[0], target, self.buffers, self.place, name))
@@ -116,6 +121,15 @@ class _Lowering:
             raise RlxBackendError(
                 f"`{node.op.name}` has no kernel in compiled programs", code="E0702", span=node.origin.span
             )
+
+    def taken(self) -> dict[Node, set[int]]:
+        """Which results of each node with several are taken."""
+        if self._taken is None:
+            self._taken = {}
+            for node in self.graph.nodes:
+                if isinstance(node.op.lower, how.Item):
+                    self._taken.setdefault(node.inputs[0], set()).add(node.attrs["index"])
+        return self._taken
 
     def contiguous(self, node: Node, name: str) -> int:
         """A buffer that holds exactly this value, written by a copy if need be."""
@@ -259,7 +273,7 @@ def _place_outputs(
         direct = (
             node in partition.group_of
             and node not in lowering.places
-            and not isinstance(node.op.lower, (how.Item, how.ScanLoop, how.WhileLoop, how.BranchOf, how.LibraryCall))
+            and not isinstance(node.op.lower, (how.Item, how.ScanLoop, how.WhileLoop, how.BranchOf, how.LibraryCall, how.SortRows))
         )
         direct = direct and role_of(node) in (Role.FUSED, Role.OWN)
         if output.name in updates:
@@ -344,6 +358,8 @@ def collect_dims(buffers: Sequence[Buffer], steps: Sequence[Step]) -> tuple[DimL
             for side in (step.left, step.right):
                 note(side.offset, *side.batch, side.row, side.column)
             _note_exprs(step, step.epilogue, note)
+        elif isinstance(step, Sort):
+            note(step.rows, step.length, step.count)
         elif isinstance(step, Nest):
             note(*step.extents, product(step.outer), product(step.inner), product(step.extents))
             _note_exprs(step, [*(s for p in step.passes for s in p.stores), *step.finals], note)

@@ -34,6 +34,7 @@ from rlxlang.ops import (
     resampling,
     rotary,
     softmax,
+    sorting,
     statistics,
     surface_arithmetic,
     surface_contraction,
@@ -49,6 +50,7 @@ from rlxlang.ops import (
     surface_reduction,
     surface_shape,
     surface_slice,
+    surface_sorting,
     windows,
 )
 from rlxlang.ops.surface_slice import METHODS
@@ -83,6 +85,7 @@ __all__ = [
     "resampling",
     "rotary",
     "softmax",
+    "sorting",
     "statistics",
     "surface_arithmetic",
     "surface_contraction",
@@ -98,5 +101,6 @@ __all__ = [
     "surface_reduction",
     "surface_shape",
     "surface_slice",
+    "surface_sorting",
     "windows",
 ]

@@ -154,5 +154,10 @@ class LibraryCall:
 
 
 @dataclass(frozen=True, slots=True)
+class SortRows:
+    """The first entries of the sorted last axis and their positions (attributes count, descending; see `rlxlang.kernels.sorting`)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """One result of a node with several; attribute index."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from rlxlang.diagnostics import RlxBackendError, escape
 from rlxlang.func import Func
-from rlxlang.kernels import Branch, Contract, Copy, Library, Loop, Nest, Program, Step, While, bodies
+from rlxlang.kernels import Branch, Contract, Copy, Library, Loop, Nest, Program, Sort, Step, While, bodies
 from rlxlang.tools.data import add_model_arguments, load_model
 from rlxlang.types import Dim, DimLike, axes_of, evaluate, product
 
@@ -146,6 +146,8 @@ def _kernel(step: Step, indent: str) -> Row:
         return indent + step.name, "branch", f"{len(step.then)} or {len(step.orelse)} steps", ""
     if isinstance(step, Library):
         return indent + step.name, "library", step.routine, " ".join(step.ops)
+    if isinstance(step, Sort):
+        return indent + step.name, "sort", _extents((step.rows, step.length)), " ".join(step.ops)
     assert isinstance(step, Copy)
     return indent + "-", "copy", "", ""
 
