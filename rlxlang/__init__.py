@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         RlxWarning,
     )
     from rlxlang.func import Func, Jitted
+    from rlxlang.gradient_check import check_grads
     from rlxlang.ir.parameter import Param
     from rlxlang.loading import check, expr, load, loads
     from rlxlang.schedules import LrSchedule
@@ -79,6 +80,7 @@ _EXPORTS = {
     "cache_info": "rlxlang.device:cache_info",
     "cat": "rlxlang.scope:cat",
     "check": "rlxlang.loading:check",
+    "check_grads": "rlxlang.gradient_check:check_grads",
     "clear_cache": "rlxlang.device:clear_cache",
     "debug_checks": "rlxlang.debugging:debug_checks",
     "debug_nans": "rlxlang.debugging:debug_nans",
@@ -121,6 +123,7 @@ __all__ = [
     "cache_info",
     "cat",
     "check",
+    "check_grads",
     "clear_cache",
     "debug_checks",
     "debug_nans",

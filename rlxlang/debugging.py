@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, ClassVar, TextIO, TypeAlias
+from typing import Any, Literal, TextIO, TypeAlias
 
 import numpy as np
 
@@ -256,9 +256,7 @@ class trace(_Switch):  # noqa: N801 - a switch that reads as a function
         >>> max(records, key=lambda r: r.nans)  # doctest: +SKIP
     """
 
-    _STANDARD: ClassVar[Any] = object()
-
-    def __init__(self, on: bool = True, *, file: TextIO | None = _STANDARD) -> None:
+    def __init__(self, on: bool = True, *, file: TextIO | Literal["stderr"] | None = "stderr") -> None:
         super().__init__(on)
         self._file = file
         self._records: list[OpRecord] | None = None
@@ -274,7 +272,7 @@ class trace(_Switch):  # noqa: N801 - a switch that reads as a function
         record = _record(node, np.asarray(value))
         if self._records is not None:
             self._records.append(record)
-        file = sys.stderr if self._file is trace._STANDARD else self._file
+        file = sys.stderr if self._file == "stderr" else self._file
         if file is not None:
             print(record, file=file)
 

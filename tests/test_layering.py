@@ -36,6 +36,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "rlxlang.func_summary",
             "rlxlang.func_training",
             "rlxlang.func_transforms",
+            "rlxlang.gradient_check",
             "rlxlang.graph_text",
             "rlxlang.initializers",
             "rlxlang.inputs",

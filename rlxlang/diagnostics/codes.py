@@ -118,6 +118,7 @@ _ROWS = (
     Code("E0501", "not differentiable", _TRANSFORM),
     Code("E0502", "unknown input, param or output of a transform", _TRANSFORM),
     Code("E0503", "loss is not one element", _TRANSFORM),
+    Code("E0504", "derivative is wrong", _TRANSFORM),
     # -- E06 expansion
     Code("E0600", "expansion error", _VALUE),
     Code("E0601", "recursion of fn or block", _VALUE),

@@ -22,6 +22,7 @@ COMMANDS = {
     "train": "train a model on arrays",
     "run": "compute the outputs of a model",
     "check": "report errors and warnings of models",
+    "gradcheck": "compare derivatives with differences of values",
     "repl": "evaluate expressions and statements as they are typed",
     "fmt": "write models in the canonical layout",
     "lsp": "serve editors: the language server",
