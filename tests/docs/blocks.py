@@ -1,7 +1,7 @@
 """Code blocks of Markdown pages, run, and compared with what the pages say of them.
 
 `rlx`: saved as `NAME.rlx` after its `graph "NAME";`, else as `model.rlx`, and checked. A comment `// error E0201` or
-`// warning W0903` names what is reported for its line; nothing else may be reported, except that the values of `bind`s and of
+`/* warning W0903 */` names what is reported for its line; nothing else may be reported, except that the values of `bind`s and of
 configs without a default may be missing, and that a text of definitions needs no output.
 
 `python`: executed, with the names of earlier blocks of the section.
@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 _FENCE = re.compile(r"^( *)(`{3,})(.*)$")
 _GRAPH = re.compile(r'^graph "(\w+)";', re.MULTILINE)
-_EXPECTED = re.compile(r"// (?:error|warning) ((?:[EW]\d{4})(?:, [EW]\d{4})*)")
+_EXPECTED = re.compile(r"/[/*] (?:error|warning) ((?:[EW]\d{4})(?:, [EW]\d{4})*)")
 _FEEDS = re.compile(r"^(input|let|out|scan|loop|repeat)\b", re.MULTILINE)
 
 
@@ -100,7 +100,8 @@ def run_section(page: Path, section: str, folder: Path, update: bool = False) ->
         block = blocks[number]
         if block.language not in ("rlx", "python", "console"):
             continue
-        output = runner.run(block)
+        output = runner.run(block).rstrip()
+        output += "\n" if output else ""
         after = blocks[number + 1] if number + 1 in here else None
         if after is None or after.language != "text":
             where = f"{page.name}:{block.line}"
