@@ -273,7 +273,9 @@ def _place_outputs(
         direct = (
             node in partition.group_of
             and node not in lowering.places
-            and not isinstance(node.op.lower, (how.Item, how.ScanLoop, how.WhileLoop, how.BranchOf, how.LibraryCall, how.SortRows))
+            and not isinstance(
+                node.op.lower, (how.Item, how.ScanLoop, how.WhileLoop, how.BranchOf, how.LibraryCall, how.SortRows)
+            )
         )
         direct = direct and role_of(node) in (Role.FUSED, Role.OWN)
         if output.name in updates:
