@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
     from rlxlang.device import Device
     from rlxlang.tools.data import configs
     from rlxlang.tools.repl.commands import load_program, run_command
+    from rlxlang.tools.repl.interrupt import is_busy
     from rlxlang.tools.repl.loop import make_robust, run_lines, stream_reader
     from rlxlang.tools.repl.session import Session
     from rlxlang.tools.repl.shell import Shell
@@ -59,7 +61,11 @@ def run(options: argparse.Namespace) -> int:
         run_terminal(shell, with_history=not options.no_history)
     else:
         run_lines(shell, stream_reader(sys.stdin, sys.stdout))
-    return FAILED if shell.failed and not is_terminal else OK
+    code = FAILED if shell.failed and not is_terminal else OK
+    if is_busy():  # leaving the usual way would wait for it
+        sys.stdout.flush()
+        os._exit(code)
+    return code
 
 
 def _has_toolkit() -> bool:

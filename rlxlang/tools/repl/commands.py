@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
+import textwrap
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -26,11 +27,13 @@ from rlxlang.frontend.values import ListValue
 from rlxlang.func import Func
 from rlxlang.ir import Graph, GraphOutput, Node
 from rlxlang.tools.repl import program, show
-from rlxlang.tools.repl.help import documentation
+from rlxlang.tools.repl.help import all_words, documentation
+from rlxlang.tools.repl.interrupt import interruptible
 from rlxlang.tools.repl.reading import read
 from rlxlang.tools.repl.values import Fill, is_array_file
 
 if TYPE_CHECKING:
+    from rlxlang.tools.repl.session import Session
     from rlxlang.tools.repl.shell import Shell
 
 _LINE = re.compile(r"\s*:\s*(?P<word>[A-Za-z?!]*)\s*(?P<rest>.*)", re.DOTALL)
@@ -146,6 +149,10 @@ def _time(shell: Shell, line: Line) -> None:
     if not nodes:
         raise line.fail("E0304", f"this is no tensor but {show.type_of(meaning.value)}")
     func = session.function(meaning.graph, nodes, meaning.bound)
+    shell.say(interruptible(lambda: _timing(session, func)))
+
+
+def _timing(session: Session, func: Func) -> str:
     device = session.device or func.traced.fastest()
     begin = time.perf_counter()
     jitted = func.jit(device)
@@ -160,7 +167,7 @@ def _time(shell: Shell, line: Line) -> None:
         start = time.perf_counter()
         jitted.call(*values, **seed)
         times.append(time.perf_counter() - start)
-    shell.say(
+    return (
         f"{_seconds(statistics.median(times))} on {device}, best {_seconds(min(times))} of {len(times):,} runs; "
         f"first call {_seconds(compiling)}"
     )
@@ -286,9 +293,11 @@ def _set_axis(shell: Shell, line: Line, name: str, typed: str) -> None:
 
 
 def _values(shell: Shell) -> None:
-    for entry in shell.session.interface.inputs:
-        if entry.kind != "seed":
-            shell.say(f"{entry.name}: {_state(shell, entry.name)}")
+    entries = [e for e in shell.session.interface.inputs if e.kind != "seed"]
+    for entry in entries:
+        shell.say(f"{entry.name}: {_state(shell, entry.name)}")
+    if not entries:
+        shell.say("there are no inputs and no params")
 
 
 def _state(shell: Shell, name: str) -> str:
@@ -482,7 +491,10 @@ def _device(shell: Shell, line: Line) -> None:
 
 def _doc(shell: Shell, line: Line) -> None:
     if not line.rest:
-        raise line.fail("E0223", "a name is missing", "`:doc softmax`")
+        for title, names in all_words().items():
+            shell.say(f"{title}:")
+            shell.say(textwrap.fill(", ".join(names), 98, initial_indent="  ", subsequent_indent="  "))
+        return
     text = documentation(line.rest, shell.session)
     if isinstance(text, str):
         shell.say(text)
@@ -528,7 +540,7 @@ COMMANDS: dict[str, Command] = {
     "save": Command(_save, ":save FILE", "the program as a model; its weights as .safetensors", "file"),
     "device": Command(_device, ":device [NAME]", "where to evaluate: auto, cpu, opencl, reference", "device"),
     "seed": Command(_seed, ":seed N", "of parameters and of everything else that is drawn"),
-    "doc": Command(_doc, ":doc NAME", "what an op, keyword, dtype, initialiser or error code is", "doc"),
+    "doc": Command(_doc, ":doc [NAME]", "what an op, keyword, dtype, initialiser or error code is; all of them", "doc"),
     "reset": Command(_reset, ":reset", "forget everything"),
     "help": Command(_help, ":help [COMMAND]", "this list"),
     "quit": Command(_quit, ":quit", "leave"),

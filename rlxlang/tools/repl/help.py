@@ -24,6 +24,8 @@ def documentation(word: str, session: Session) -> str | list[str]:
         parts.append(f"initialiser {form}\n  {doc}")
     if name in words.STATEMENTS:
         parts.append(f"keyword {name}\n  {words.STATEMENTS[name][0]}")
+    if name in words.JOINING:
+        parts.append(f"keyword {name}\n  {words.JOINING[name]}")
     if name in words.DTYPE_DOCS:
         parts.append(f"dtype {name}\n  {words.DTYPE_DOCS[name]}")
     if words.CONSTANT_DOCS.get(name):
@@ -36,9 +38,20 @@ def documentation(word: str, session: Session) -> str | list[str]:
     return "\n\n".join(parts) if parts else known_words()
 
 
+def all_words() -> dict[str, list[str]]:
+    """Everything that `:doc` knows but for codes and what the session defines, by what it is."""
+    return {
+        "ops": sorted([*SURFACES, "dim", "grad"]),
+        "initialisers": [*INITIALIZERS],
+        "keywords": [*words.STATEMENTS, *words.JOINING],
+        "dtypes": [*words.DTYPE_DOCS],
+        "modules": [*stdlib_modules()],
+    }
+
+
 def known_words() -> list[str]:
     """Everything that `:doc` knows, but for what the session defines."""
-    return [*SURFACES, "dim", "grad", *INITIALIZERS, *words.STATEMENTS, *words.DTYPE_DOCS, *CODES, *stdlib_modules()]
+    return list(dict.fromkeys([*(name for names in all_words().values() for name in names), *CODES]))
 
 
 def _op(name: str) -> list[str]:

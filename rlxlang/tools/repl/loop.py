@@ -22,19 +22,18 @@ def run_lines(shell: Shell, read_line: Callable[[str], str | None]) -> None:
     while True:
         try:
             line = read_line(CONTINUATION if lines else PROMPT)
+            if line is None:
+                break
+            lines.append(line)
+            text = "\n".join(lines)
+            if line.strip() and shell.wants_more(text):
+                continue
+            lines = []
+            if not shell.run(text):
+                return
         except KeyboardInterrupt:
             lines = []
             shell.say("")
-            continue
-        if line is None:
-            break
-        lines.append(line)
-        text = "\n".join(lines)
-        if line.strip() and shell.wants_more(text):
-            continue
-        lines = []
-        if not shell.run(text):
-            return
     if lines:
         shell.run("\n".join(lines))
 

@@ -19,6 +19,7 @@ from rlxlang.inputs import fault
 from rlxlang.ir import Graph, GraphInput, GraphOutput, Node, declare, topological
 from rlxlang.tools.repl import program
 from rlxlang.tools.repl.entries import entries_of
+from rlxlang.tools.repl.interrupt import interruptible
 from rlxlang.tools.repl.values import Array, Fill, Values, is_array_file, read_array
 from rlxlang.types import Dim, TensorType, axes_of
 
@@ -295,7 +296,8 @@ class Session:
 
     def run(self, func: Func) -> list[Array]:
         """The outputs of a function on the device of the session."""
-        return func.run_on(self.device_for(func), self.feeds(func))
+        device, feeds = self.device_for(func), self.feeds(func)
+        return interruptible(lambda: func.run_on(device, feeds))
 
     def device_for(self, func: Func) -> Device:
         """The device of the session; without one, the interpreter for small work."""

@@ -31,6 +31,7 @@ from rlxlang.tools.repl.session import Result, Session
 _BIND_HELP = re.compile(r'`bind=\{"(\w+)".*')
 _CONFIG_HELP = re.compile(r"give it: `(\w+)=…`")
 _LEAVING = ("exit", "quit", "exit()", "quit()")
+_HELP = ("help", "help()", "?")
 
 
 class Leave(Exception):
@@ -87,9 +88,9 @@ class Shell:
                 raise
             except RlxError as problem:
                 self.report(problem.diagnostics)
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as problem:
                 self.failed = True
-                self.say("interrupted")
+                self.say(f"interrupted: {problem}" if str(problem) else "interrupted")
             except MemoryError as problem:
                 self.report(
                     RlxRuntimeError(f"out of memory: {problem}" if str(problem) else "out of memory").diagnostics
@@ -139,10 +140,10 @@ class Shell:
     def _run(self, text: str) -> None:
         if not text.strip():
             return
-        if is_command(text):
+        if is_command(text) or text.strip() in _HELP:
             from rlxlang.tools.repl.commands import run_command
 
-            run_command(self, text)
+            run_command(self, text if is_command(text) else ":help")
             return
         if text.strip() in _LEAVING:
             raise Leave

@@ -29,8 +29,12 @@ class _More(int):
 def array_text(array: Array) -> str:
     """dtype, shape and value: `[F32; 2] [1. 2.]`; several lines for matrices."""
     width = max(20, shutil.get_terminal_size().columns)
+    dtype = from_numpy(array.dtype)
+    shown = (
+        array.astype(np.float32) if dtype is not None and dtype.is_differentiable and array.dtype.kind == "V" else array
+    )
     body = np.array2string(
-        array, threshold=_MOST_ELEMENTS, edgeitems=_EDGE, precision=_PRECISION, max_line_width=width - 1
+        shown, threshold=_MOST_ELEMENTS, edgeitems=_EDGE, precision=_PRECISION, max_line_width=width - 1
     )
     head = type_text(array)
     one_line = "\n" not in body and len(head) + len(body) < width

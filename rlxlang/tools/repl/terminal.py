@@ -39,12 +39,11 @@ def run_terminal(
 
     while True:
         try:
-            text = prompt.prompt(PROMPT)
+            if not shell.run(prompt.prompt(PROMPT)):
+                return
         except KeyboardInterrupt:  # drops the line
             continue
         except EOFError:
-            return
-        if not shell.run(text):
             return
 
 
@@ -106,6 +105,14 @@ def _bindings(shell: Shell) -> KeyBindings:
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n" + _indent(document.current_line_before_cursor))
+
+    @bindings.add("}")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        before = buffer.document.current_line_before_cursor
+        if buffer.document.cursor_position_row and before.endswith("  ") and not before.strip():
+            buffer.delete_before_cursor(2)
+        buffer.insert_text("}")
 
     return bindings
 

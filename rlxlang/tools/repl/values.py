@@ -207,14 +207,14 @@ def read_array(path: str, name: str) -> Array:
         RlxRuntimeError: The file cannot be read.
         RlxValueError: It is no such file, or holds no such array.
     """
-    file, mark, key = path.partition(".npz:")
-    place = Path(file + ".npz" if mark else path)
+    base, mark, key = path.partition(".npz:")
+    place = Path(base + ".npz" if mark else path)
     try:
         place = place.expanduser()
-        loaded = np.load(place, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
+        with place.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return loaded
             names = list(loaded.files)
             wanted = key or (names[0] if len(names) == 1 else name)
             if wanted in names:
@@ -223,8 +223,8 @@ def read_array(path: str, name: str) -> Array:
     except (OSError, RuntimeError) as problem:  # the latter: no such user
         why = getattr(problem, "strerror", None) or problem
         raise RlxRuntimeError(f"`{place}` cannot be read: {why}") from None
-    except (ValueError, EOFError, zipfile.BadZipFile) as problem:
-        raise RlxValueError(f"`{place}` holds no arrays: {problem}") from None
+    except (ValueError, EOFError, zipfile.BadZipFile):
+        raise RlxValueError(f"`{place}` is no file of arrays as NumPy saves them, or it holds objects") from None
     raise RlxValueError(
         f"`{place}` has no array `{wanted}`",
         notes=(f"it has {', '.join(names) or 'none'}",),
@@ -234,4 +234,4 @@ def read_array(path: str, name: str) -> Array:
 
 def is_array_file(text: str) -> bool:
     """Whether the right side of `:set` is a file of arrays."""
-    return re.search(r"\.np[yz](?::[^/]*)?$", text) is not None
+    return re.search(r"\.np[yz](?::[^/]*)?\"?$", text.strip()) is not None
