@@ -163,6 +163,9 @@ class Runner:
         }
         found = [d for d in rlx.check(path) if not self._may_be_missing(d, block, expected)]
         places = {(line_of(d), d.code) for d in found}
+        if not expected:
+            formatted = rlx.format(block.text)
+            assert rlx.format(formatted) == formatted, f"{self.page.name}:{block.line}"
         text = "\n\n".join(render(d, colour=False).rstrip() for d in found)
         where = f"{self.page.name}:{block.line}"
         assert places == expected, f"{where}: expected {sorted(expected)}, found {sorted(places)}\n{text}"
