@@ -115,7 +115,7 @@ def compile_graph(graph: Graph, device: Device, record_key: str | None = None) -
     """
     if device.kind == "reference":
         return ReferenceCompiled(graph)
-    from rlxlang.graph_text import graph_key
+    from rlxlang.graph_key import graph_key
     from rlxlang.lower import lower
 
     backend = backend_of(device)

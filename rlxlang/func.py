@@ -241,9 +241,9 @@ class Func(TransformMethods, TrainingMethods):
         return dispatch_report(self.graph, self.traced.fastest() if device is None else Device.parse(device))
 
     def __str__(self) -> str:
-        from rlxlang.graph_text import graph_text
+        from rlxlang.ir.printer import print_graph
 
-        return graph_text(self.graph)
+        return print_graph(self.graph, exact=False)
 
     def __repr__(self) -> str:
         outputs = ", ".join(self.output_names())

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlxlang.device import Device, backend_of, candidates, thread_count
 from rlxlang.diagnostics import RlxBackendError
-from rlxlang.graph_text import graph_key
+from rlxlang.graph_key import graph_key
 from rlxlang.inputs import Signature
 from rlxlang.ir import Builder, Graph, GraphInput, GraphOutput, Node, Origin, declare
 from rlxlang.ops import emit

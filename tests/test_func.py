@@ -71,8 +71,8 @@ def test_text(model: rlx.Func) -> None:
     summary = model.summary()
     for word in ("layer", "x", "[F32; ?batch, 3]", "he_normal()", "8 parameters in 2 tensors", "loss"):
         assert word in summary
-    assert "input 'x'" in str(model)
-    assert "out 'y'" in str(model)
+    assert 'input "x"' in str(model)
+    assert 'out "y"' in str(model)
     assert repr(model) == "<Func layer(x, w, b) -> loss, y>"
     assert ">he_normal" not in model._repr_html_()
     assert ">w</td>" in model._repr_html_()

@@ -37,7 +37,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "rlxlang.func_training",
             "rlxlang.func_transforms",
             "rlxlang.gradient_check",
-            "rlxlang.graph_text",
+            "rlxlang.graph_key",
             "rlxlang.initializers",
             "rlxlang.inputs",
             "rlxlang.loading",

@@ -22,6 +22,8 @@ COMMANDS = {
     "train": "train a model on arrays",
     "run": "compute the outputs of a model",
     "check": "report errors and warnings of models",
+    "ir": "show what a model becomes: syntax tree, graph, kernels, code",
+    "explain": "say what the code of an error or warning means",
     "gradcheck": "compare derivatives with differences of values",
     "repl": "evaluate expressions and statements as they are typed",
     "fmt": "write models in the canonical layout",
@@ -98,6 +100,14 @@ def _report(problem: Any) -> None:
 
     sys.stdout.flush()
     print(render_all(problem.diagnostics, colour=wants_colour(sys.stderr)), file=sys.stderr)
+    hint(problem.diagnostics, sys.stderr)
+
+
+def hint(diagnostics: Sequence[Any], stream: Any) -> None:
+    """On a terminal, say how to read more about codes."""
+    codes = list(dict.fromkeys(d.code for d in diagnostics))
+    if codes and stream.isatty():
+        print(f"\nmore about it: rlx explain {' '.join(codes[:5])}", file=stream)
 
 
 def _show_warning(message: Warning | str, *rest: Any, **named: Any) -> None:

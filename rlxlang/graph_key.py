@@ -1,4 +1,4 @@
-"""A graph as text: readable for people, canonical for the key of the disk cache."""
+"""The key of a graph in the disk cache: a digest of a canonical text."""
 
 from __future__ import annotations
 
@@ -8,19 +8,10 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-import numpy as np
-
 from rlxlang._version import __version__
 from rlxlang.diagnostics import escape
 from rlxlang.ir import Constant, Graph, Node
 from rlxlang.types import Dim, DType
-
-_SHOWN_ELEMENTS = 6
-
-
-def graph_text(graph: Graph) -> str:
-    """The graph, a line for each input, node and output."""
-    return "\n".join(_lines(graph, exact=False)) + "\n"
 
 
 class _NoCanonicalText(Exception):
@@ -37,7 +28,7 @@ def graph_key(graph: Graph, *salt: str) -> bytes | None:
     for text in salt:
         digest.update(f"{len(text)} {text}\n".encode())
     try:
-        for line in _lines(graph, exact=True):
+        for line in _lines(graph):
             digest.update(line.encode())
             digest.update(b"\n")
     except _NoCanonicalText:
@@ -45,13 +36,12 @@ def graph_key(graph: Graph, *salt: str) -> bytes | None:
     return digest.digest()
 
 
-def _lines(graph: Graph, *, exact: bool, indent: str = "") -> Iterator[str]:
+def _lines(graph: Graph, indent: str = "") -> Iterator[str]:
     names: dict[Node, str] = {}
     yield f"{indent}graph {escape(graph.name)!r}"
     for entry in graph.inputs:
         names[entry.node] = f"%{len(names)}"
-        init = f" = {entry.init}" if entry.init is not None and not exact else ""
-        yield f"{indent}  {names[entry.node]} = {entry.kind} {escape(entry.name)!r} : {entry.node.type}{init}"
+        yield f"{indent}  {names[entry.node]} = {entry.kind} {escape(entry.name)!r} : {entry.node.type}"
     for node in graph.nodes:
         if node in names:
             continue
@@ -63,48 +53,38 @@ def _lines(graph: Graph, *, exact: bool, indent: str = "") -> Iterator[str]:
             if isinstance(value, Graph):
                 bodies.append((key, value))
             else:
-                options.append(f"{key}: {_attribute(value, exact)}")
+                options.append(f"{key}: {_attribute(value)}")
         operands = ", ".join([*(names[i] for i in node.inputs), *options])
         yield f"{indent}  {names[node]} = {node.op.name}({operands}) : {node.type}"
         for key, body in bodies:
             yield f"{indent}    {key}:"
-            yield from _lines(body, exact=exact, indent=indent + "      ")
+            yield from _lines(body, indent + "      ")
     for output in graph.outputs:
         yield f"{indent}  {output.role} {escape(output.name)!r} = {names[output.node]}"
     for sourced in graph.guards:
         yield f"{indent}  require {sourced.guard}"
 
 
-def _attribute(value: Any, exact: bool) -> str:
+def _attribute(value: Any) -> str:
     if isinstance(value, Constant):
-        return (
-            f"{value.array.dtype.name}{list(value.array.shape)} {value.digest.hex()}" if exact else _data(value.array)
-        )
+        return f"{value.array.dtype.name}{list(value.array.shape)} {value.digest.hex()}"
     if isinstance(value, float):
-        return float(value).hex() if exact else repr(value)
+        return float(value).hex()
     if isinstance(value, (tuple, list)):
-        return "[" + ", ".join(_attribute(v, exact) for v in value) + "]"
+        return "[" + ", ".join(_attribute(v) for v in value) + "]"
     if isinstance(value, (Dim, DType)):
         return str(value)
     if value is None or isinstance(value, (bool, int, str)):
         return repr(value)
-    return _composite(value, exact)
+    return _composite(value)
 
 
-def _composite(value: Any, exact: bool) -> str:
+def _composite(value: Any) -> str:
     if isinstance(value, Graph):  # inside a tuple, such as the branches of a choice
-        return "{" + "; ".join(_lines(value, exact=exact)) + "}"
+        return "{" + "; ".join(_lines(value)) + "}"
     if isinstance(value, Enum):
         return str(value)
     if is_dataclass(value) and not isinstance(value, (type, Node)):
-        parts = [_attribute(getattr(value, f.name), exact) for f in fields(value)]
+        parts = [_attribute(getattr(value, f.name)) for f in fields(value)]
         return f"{type(value).__name__}({', '.join(parts)})"
-    if exact:
-        raise _NoCanonicalText
-    return repr(value)
-
-
-def _data(array: np.ndarray[Any, Any]) -> str:
-    if array.size > _SHOWN_ELEMENTS:
-        return f"<{array.size} numbers>"
-    return str(array.tolist())
+    raise _NoCanonicalText
