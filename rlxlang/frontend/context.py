@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from rlxlang.diagnostics import Collector, Diagnostic, Frame, Label, Span
 from rlxlang.frontend.names import Function, Observer, Scope, Unit
@@ -13,7 +13,9 @@ from rlxlang.frontend.values import POISON, Instance, Poison
 from rlxlang.ir import Builder, GraphInput, Origin
 from rlxlang.types import F32, DimProblem, PromotionProblem, TypeProblem
 
-MOST_STATEMENTS = 100_000  # run in one text, those of fns and repeats counted each time
+# Run in one text; what fns, blocks and repeats hold counts each time.
+MOST_STATEMENTS = 100_000
+MOST_OPERATIONS = 500_000  # operators, calls and indices; half of that takes some seconds
 
 
 class TooManyStatements(Exception):
@@ -65,20 +67,32 @@ class Context:
         self.warned: set[tuple[str, int]] = set()
         self._errors = 0
         self._statements = 0
+        self._operations = 0
 
     # ------------------------------------------------------------------ diagnostics
     def count_statement(self, span: Span) -> None:
-        """Count one statement that is run.
+        """Count one statement that is run, or an iteration of a loop without any.
 
         Raises:
             TooManyStatements: Calls or repeats inside each other multiply without end.
         """
         self._statements += 1
         if self._statements > MOST_STATEMENTS:
-            self.error(
-                "E0600", f"the text expands to more than {MOST_STATEMENTS} statements", span, help_="use a `scan`"
-            )
-            raise TooManyStatements
+            self._too_many(f"{MOST_STATEMENTS} statements", span)
+
+    def count_operations(self, count: int, span: Span) -> None:
+        """Count the operations of an expression that is evaluated.
+
+        Raises:
+            TooManyStatements: Calls or repeats inside each other multiply without end.
+        """
+        self._operations += count
+        if self._operations > MOST_OPERATIONS:
+            self._too_many(f"{MOST_OPERATIONS} operations", span)
+
+    def _too_many(self, what: str, span: Span) -> NoReturn:
+        self.error("E0600", f"the text expands to more than {what}", span, help_="use a `scan`")
+        raise TooManyStatements
 
     @property
     def errors(self) -> int:

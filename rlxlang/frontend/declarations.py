@@ -21,6 +21,7 @@ from rlxlang.frontend.walk import walk
 from rlxlang.ir import GraphInput, Initializer, Node, declare
 from rlxlang.types import DTYPES, F32, Dim, DType, Shape, weak_dtype
 
+LARGEST_FAMILY = 100_000  # elements; each is a parameter of its own, so more can only be a slip
 _CONFIG_TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
 
 
@@ -250,6 +251,11 @@ class Declarations:
                 f"a family has a static number of elements, 0 or more, not {describe(count)}",
                 statement.family.span,
             )
+            self.scope.bind(name, POISON, statement.name.span)
+            return
+        if count > LARGEST_FAMILY:
+            message = f"a family of {count} is too large, it has at most {LARGEST_FAMILY} elements"
+            self.context.error("E0602", message, statement.family.span, help_="use one tensor with one more axis")
             self.scope.bind(name, POISON, statement.name.span)
             return
         elements: list[Any] = []

@@ -10,7 +10,7 @@ from rlxlang.frontend import ast
 from rlxlang.frontend.context import Context
 from rlxlang.frontend.postorder import unwrapped
 from rlxlang.frontend.values import POISON, ListValue, Poison, describe
-from rlxlang.ir import Node
+from rlxlang.ir import Node, topological
 from rlxlang.transforms import gradients
 from rlxlang.types import TensorType, dims_equal
 
@@ -38,6 +38,7 @@ def gradient(context: Context, parts: Sequence[Any], value: Callable[[Any], Any]
     if any(isinstance(w, Poison) for w in (*wanted, _scalar(context, parts[0], values[0]))):
         return POISON
     leaves = [leaf for w in wanted for leaf in w]
+    context.count_operations(len(topological([values[0]])), span)  # each has a derivative of some nodes
     try:
         found = iter(gradients(context.b, values[0], leaves, context.leaves_before))
     except RlxTransformError as problem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,8 @@ def elaborate_expression(source: Source, scope: Mapping[str, Any], builder: Buil
         names.bind(name, value)
     value = None
     if parsed.expression is not None and not context.collector.has_errors:
-        value = Statements(context).evaluator.evaluate(parsed.expression, names)
+        with suppress(TooManyStatements):  # reported where it happened
+            value = Statements(context).evaluator.evaluate(parsed.expression, names)
     return value, context.collector.diagnostics()
 
 

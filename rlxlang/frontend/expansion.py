@@ -46,7 +46,6 @@ class Expansion:
         """
         context, span, name = self.context, given.span, function.name
         definition = function.definition
-        context.count_statement(span)
         if function in context.active:
             cycle = context.active[context.active.index(function) :]
             path = " → ".join((*(f.name for f in cycle), name))
@@ -193,6 +192,7 @@ class Expansion:
         errors = self.context.errors
         for statement in definition.body.statements:
             if isinstance(statement, ast.Return):
+                self.context.count_statement(statement.span)
                 values = tuple(self.evaluator.evaluate(v, scope) for v in statement.values)
                 if any(isinstance(v, Poison) for v in values):
                     return POISON

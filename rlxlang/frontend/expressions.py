@@ -35,6 +35,7 @@ OPERATORS = {
     "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "&": "and", "|": "or", "^": "xor",
 }  # fmt: skip
 _BY_OPERATOR = {"&": "bit_and", "|": "bit_or", "^": "bit_xor", "!": "bit_not", "-": "neg"}
+_OPERATIONS = (ast.Unary, ast.Binary, ast.Index, ast.Field, ast.Call, ast.Method)
 _PREDEFINED = {"inf": inf, "nan": nan, "pi": pi, "true": True, "false": False, "none": NONE}
 
 
@@ -53,7 +54,9 @@ class Evaluator:
     def evaluate(self, root: Any, scope: Scope) -> Any:
         """The value of an expression; POISON when it (or a part of it) is wrong."""
         values: dict[int, Any] = {}
-        for node in postorder(root):
+        nodes = list(postorder(root))
+        self.context.count_operations(sum(isinstance(node, _OPERATIONS) for node in nodes), root.span)
+        for node in nodes:
             with self.context.at(node.span):
                 try:
                     values[id(node)] = self._one(node, values, scope)

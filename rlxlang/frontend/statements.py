@@ -183,6 +183,8 @@ class Statements:
         last = ""
         place = statement.range.span if isinstance(statement, ast.RepeatRange) else statement.count.span
         for step, count in enumerate(counts):
+            if not statement.body.statements:
+                self.context.count_statement(place)
             if variable:
                 scope.bind(variable, count, statement.span).used = True
             errors = self.context.errors

@@ -9,6 +9,8 @@ from rlxlang.ir import REQUIRED, Builder, Node, Parameter, Surface, add_surface
 from rlxlang.ops.broadcasting import describe
 from rlxlang.types import Dim, DimLike, DType, TypeProblem
 
+LARGEST_COUNT = 1 << 16  # parts of a `split`, heads with a slope of their own
+
 
 def tensor(name: str = "x", default: Any = REQUIRED) -> Parameter:
     """A parameter that takes a tensor or a number."""
@@ -36,6 +38,14 @@ def static_int(op: str, value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeProblem("E0306", f"argument `{name}` of `{op}` is an integer, and {describe(value)} is given")
     return value
+
+
+def static_count(op: str, value: Any, name: str) -> int:
+    """A static integer that counts what is built one by one (E0350 for more than can be meant)."""
+    count = static_int(op, value, name)
+    if count > LARGEST_COUNT:
+        raise TypeProblem("E0350", f"argument `{name}` of `{op}` is at most {LARGEST_COUNT}, and {count} is given")
+    return count
 
 
 def static_number(op: str, value: Any, name: str) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rlxlang.ir import Builder, Node, Parameter
 from rlxlang.ops import emit
-from rlxlang.ops.arguments import static_int, static_number, surface, tensor
+from rlxlang.ops.arguments import static_count, static_int, static_number, surface, tensor
 from rlxlang.ops.broadcasting import Value, as_float, as_node
 from rlxlang.ops.compose import one
 from rlxlang.ops.rules import require_guards
@@ -68,7 +68,7 @@ def _batch_norm(
 
 def _local_response_norm(b: Builder, x: Value, size: Any, alpha: Any = 1e-4, beta: Any = 0.75, k: Any = 1.0) -> Node:
     op = "local_response_norm"
-    node, width = _channels(b, op, x, 2), static_int(op, size, "size")
+    node, width = _channels(b, op, x, 2), static_count(op, size, "size")
     if width < 1:
         raise TypeProblem("E0350", f"argument `size` of `{op}` is 1 or more, and {width} is given")
     before = width // 2

@@ -8,7 +8,7 @@ import numpy as np
 
 from rlxlang.ir import Builder, Node, Parameter
 from rlxlang.ops import emit
-from rlxlang.ops.arguments import static_dim, static_int, static_number, surface
+from rlxlang.ops.arguments import static_count, static_dim, static_number, surface
 from rlxlang.ops.compose import one
 from rlxlang.types import F32, TypeProblem
 
@@ -22,7 +22,7 @@ def _slopes(heads: int) -> np.ndarray[Any, Any]:
 
 
 def _alibi(b: Builder, heads: Any, q: Any, k: Any) -> Node:
-    count = static_int("alibi", heads, "heads")
+    count = static_count("alibi", heads, "heads")
     if count < 1:
         raise TypeProblem("E0350", f"argument `heads` of `alibi` is 1 or more, and {count} is given")
     rows, columns = static_dim("alibi", q, "q"), static_dim("alibi", k, "k")
@@ -34,7 +34,7 @@ def _alibi(b: Builder, heads: Any, q: Any, k: Any) -> Node:
 
 
 def _sinusoidal(b: Builder, n: Any, d: Any, base: Any = 10000.0) -> Node:
-    length, width = static_dim("sinusoidal", n, "n"), static_int("sinusoidal", d, "d")
+    length, width = static_dim("sinusoidal", n, "n"), static_count("sinusoidal", d, "d")
     if width < 0 or width % 2:
         raise TypeProblem("E0350", f"argument `d` of `sinusoidal` is even, and {width} is given")
     radix = static_number("sinusoidal", base, "base")

@@ -7,7 +7,7 @@ from typing import Any
 
 from rlxlang.ir import Builder, Node, Parameter, RangeValue, Surface
 from rlxlang.ops import emit
-from rlxlang.ops.arguments import canonical_axis, static_dim, static_int, surface, tensor
+from rlxlang.ops.arguments import canonical_axis, static_count, static_dim, static_int, surface, tensor
 from rlxlang.ops.broadcasting import Value, as_node, describe
 from rlxlang.ops.rules import require_guards
 from rlxlang.types import Dim, DimLike, ShapeContext, TypeProblem, floor_div, shape_text
@@ -129,7 +129,7 @@ def _sizes(b: Builder, dim: DimLike, parts: Any) -> Sequence[DimLike]:
         context.same(sum(given), dim, "the sum of the sizes of `split` and the axis", "E0405")
         require_guards(b, context)
         return given
-    count = static_int("split", parts, "sizes")
+    count = static_count("split", parts, "sizes")
     if count < 1:
         raise TypeProblem("E0350", f"`split` into {count} parts")
     if isinstance(dim, int):
@@ -141,7 +141,7 @@ def _sizes(b: Builder, dim: DimLike, parts: Any) -> Sequence[DimLike]:
 
 
 def _chunk(b: Builder, x: Value, chunks: Any, axis: Any = 0) -> tuple[Node, ...]:
-    return _split(b, x, axis, static_int("chunk", chunks, "chunks"))
+    return _split(b, x, axis, static_count("chunk", chunks, "chunks"))
 
 
 surface(

@@ -6,13 +6,17 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlxlang.diagnostics import Diagnostic, error, render
+from rlxlang.diagnostics import Diagnostic, Source, Span, error, escape, render
 from rlxlang.loading import check
-from rlxlang.tools.cli import wants_colour
+from rlxlang.tools.cli import hint, wants_colour
 from rlxlang.tools.data import configs
+
+if TYPE_CHECKING:
+    from rlxlang.tools.lsp.analysis import Document
 
 EXAMPLES = """\
 examples:
@@ -59,6 +63,7 @@ def _print(found: Sequence[tuple[str, Diagnostic]], files: int) -> None:
         print(render(diagnostic, colour=colour), end="\n\n")
     errors = sum(d.is_error for _, d in found)
     print(f"{_counted(files, 'file')}: {_counted(errors, 'error')}, {_counted(len(found) - errors, 'warning')}")
+    hint([diagnostic for _, diagnostic in found], sys.stdout)
 
 
 def _counted(number: int, what: str) -> str:
@@ -66,23 +71,54 @@ def _counted(number: int, what: str) -> str:
 
 
 def record(file: str, diagnostic: Diagnostic) -> dict[str, Any]:
-    """A diagnostic for JSON; lines and columns are counted from 1 and null where there is no place."""
-    span = diagnostic.span
-    start = span.source.line_column(span.start) if span else (None, None)
-    end = span.source.line_column(span.end) if span else (None, None)
+    """A diagnostic for JSON: everything that it says, and the repairs that an editor would offer for it.
+
+    Lines and columns are counted from 1 and null where there is no place. `labels` are all places with their remarks, the one
+    of the mistake first; `chain` are the calls around it, innermost first; `fixes` are edits to choose from.
+    """
+    span, primary = diagnostic.span, diagnostic.primary
+    labels = sorted(diagnostic.labels, key=lambda label: label is not primary)
     return {
-        "file": span.source.name if span else file,
+        **_place(file, span),
         "code": diagnostic.code,
         "severity": diagnostic.severity,
-        "message": diagnostic.message,
-        "line": start[0],
-        "column": start[1],
-        "end_line": end[0],
-        "end_column": end[1],
+        "message": escape(diagnostic.message),
         "notes": _texts(diagnostic.notes),
         "helps": _texts(diagnostic.helps),
+        "labels": [{**_place(file, label.span), "text": escape(label.text)} for label in labels],
+        "chain": [{**_place(file, frame.span), "text": escape(frame.text)} for frame in diagnostic.chain],
+        "fixes": [] if span is None else _fixes(file, span.source, diagnostic),
     }
 
 
+def _place(file: str, span: Span | None) -> dict[str, Any]:
+    start = span.source.line_column(span.start) if span else (None, None)
+    end = span.source.line_column(span.end) if span else (None, None)
+    name = escape(span.source.name if span else file)
+    return {"file": name, "line": start[0], "column": start[1], "end_line": end[0], "end_column": end[1]}
+
+
+def _fixes(file: str, source: Source, diagnostic: Diagnostic) -> list[dict[str, Any]]:
+    # The repairs are those of the language server; texts without diagnostics need none of it.
+    from rlxlang.tools.lsp.actions import repairs
+
+    found = repairs(_document(source), diagnostic)
+    return [
+        {
+            "title": escape(repair.title),
+            "preferred": repair.preferred,
+            "edits": [{**_place(file, edit.span), "text": escape(edit.text, keep="\n")} for edit in repair.edits],
+        }
+        for repair in found
+    ]
+
+
+@lru_cache(maxsize=8)
+def _document(source: Source) -> Document:
+    from rlxlang.tools.lsp.analysis import Document
+
+    return Document(source.name, source.text)
+
+
 def _texts(lines: Iterable[str]) -> list[str]:
-    return [line for line in lines if line]
+    return [escape(line) for line in lines if line]

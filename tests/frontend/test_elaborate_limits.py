@@ -8,6 +8,7 @@ import re
 import pytest
 
 from rlxlang.diagnostics import render
+from rlxlang.frontend import context
 from tests.frontend.elaboration import elaborated, errors, graph_of, value
 
 _MODEL = """config d = 4; config on = true; input x: [?b, d]; param w[3] @ "h.{i}": [d, d] = normal(0.02);
@@ -83,6 +84,49 @@ def test_calls_that_multiply_end() -> None:
     assert (
         value("input x: []; fn f0(x) { return x + 1; }" + chain[: chain.index("fn f8(")] + "out y = f7(x);", {"x": 0})
         == 128
+    )
+
+
+_CHAIN = "fn f0(x) { return x + 1; }" + "".join(f"fn f{k}(x) {{ return f{k - 1}(f{k - 1}(x)); }}" for k in range(1, 40))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (_CHAIN + "out y = f39(x);", "statements"),
+        (_CHAIN + "out y = f39(2);", "statements"),
+        ("repeat 99999 { repeat 99999 { } } out y = x;", "statements"),
+        (f"let y = x; repeat 3000 {{ let y = {'y' + ' * x' * 50}; }} out y;", "operations"),
+        ("let y = x * x; repeat 12 { let y = grad(y * y * y, x); } out y;", "operations"),
+    ],
+)
+def test_texts_that_expand_without_end(text: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "MOST_STATEMENTS", 4000)
+    monkeypatch.setattr(context, "MOST_OPERATIONS", 20_000)
+    found = [d for d in elaborated(f"input x: []; {text}").diagnostics if d.is_error]
+    assert [d.code for d in found] == ["E0600"]
+    assert what in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("param w[1000000000]: [4]; out y = w[0];", "E0602"),
+        ("input x: [1000000000]; let a = split(x, 0, 1000000000); out y = a[0];", "E0350"),
+        ("input x: [1000000000]; let a = chunk(x, 1000000000); out y = a[0];", "E0350"),
+        ("out y = alibi(1000000000, 4, 4);", "E0350"),
+        ("out y = sinusoidal(4, 1000000000);", "E0350"),
+        ("input x: [1, 4]; out y = local_response_norm(x, 1000000000);", "E0350"),
+    ],
+)
+def test_counts_of_what_is_built_one_by_one(text: str, code: str) -> None:
+    assert [c for c, _ in errors(text)] == [code]
+
+
+def test_huge_tensors_are_only_types() -> None:
+    assert (
+        str(graph_of("out y = zeros([1000000000, 1000000000]) + 1;").outputs[0].node.type)
+        == "[F32; 1000000000, 1000000000]"
     )
 
 

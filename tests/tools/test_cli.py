@@ -196,6 +196,29 @@ def test_check(line: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert found["file"].endswith("wrong.rlx")
 
 
+def test_json_says_all_that_a_diagnostic_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "wrong.rlx"
+    model.write_text("input x: [4];\nlet width = 2;\nfn f(v) { return v * wdith; }\nlet y = f(x);\nout y, y;\n")
+    assert main(["check", str(model), "--format", "json"]) == 1
+    unknown, twice = json.loads(capsys.readouterr().out)
+    assert (unknown["severity"], unknown["message"]) == ("error", "unknown name `wdith`")
+    assert (unknown["line"], unknown["column"], unknown["end_line"], unknown["end_column"]) == (3, 22, 3, 27)
+    assert unknown["helps"] == ["did you mean `width`?"]
+    assert [(c["line"], c["column"], "f" in c["text"]) for c in unknown["chain"]] == [(4, 9, True)]
+    (fix,) = unknown["fixes"]
+    assert fix["preferred"]
+    assert [(e["line"], e["column"], e["end_column"], e["text"]) for e in fix["edits"]] == [(3, 22, 27, "width")]
+    assert [(p["line"], p["column"], p["text"]) for p in twice["labels"]] == [(5, 8, ""), (5, 5, "listed here first")]
+    assert twice["chain"] == twice["fixes"] == twice["notes"] == []
+
+
+def test_json_of_odd_characters_can_be_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "odd.rlx"
+    model.write_text('use "\u202e\x85.rlx"; out y = 1;')
+    assert main(["check", str(model), "--format", "json"]) == 1
+    assert "\\u{202e}" in capsys.readouterr().out
+
+
 def test_warnings_fail_when_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "warned.rlx").write_text("input x: [2];\nlet y = x * 2.0; // * 3.0\n// y = 3\nout y; // x\n")
     (tmp_path / "clipped.rlx").write_text("input x: [4];\nout y = x[0..9];\n")
