@@ -8,6 +8,7 @@ import math
 import os
 import zipfile
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,6 +30,27 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], help="value of a config; may be repeated"
     )
+
+
+def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
+    """What may be watched while a model runs, op by op in NumPy."""
+    group = parser.add_argument_group("watching (slow: op by op in NumPy)")
+    group.add_argument("--debug-nans", action="store_true", help="stop at the first op that makes NaN or infinity")
+    group.add_argument("--debug-checks", action="store_true", help="stop at the first index outside of its axis")
+    group.add_argument(
+        "--trace", action="store_true", help="log type, range and NaN count of every op to standard error"
+    )
+
+
+def watching(options: argparse.Namespace) -> ExitStack:
+    """The switches that the command line turns on, as a context."""
+    from rlxlang import debugging
+
+    stack = ExitStack()
+    for name in ("debug_nans", "debug_checks", "trace"):
+        if getattr(options, name):
+            stack.enter_context(getattr(debugging, name)())
+    return stack
 
 
 def load_model(options: argparse.Namespace) -> Func:

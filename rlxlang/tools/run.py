@@ -16,11 +16,13 @@ from rlxlang.inputs import check_names, fault
 from rlxlang.ir import Graph, Node
 from rlxlang.tools.data import (
     add_model_arguments,
+    add_watch_arguments,
     assignment,
     load_model,
     read_npz,
     selected,
     value_of,
+    watching,
 )
 from rlxlang.trainer_fit import ArrayData
 from rlxlang.types import axes_of
@@ -56,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--index", type=int, help="take this row of the data alone")
     parser.add_argument("--device", help="cpu, opencl, opencl:1 or reference (default: the fastest)")
     parser.add_argument("--output", metavar="FILE.npz", help="where the outputs go, by name")
+    add_watch_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -74,7 +77,8 @@ def run(options: argparse.Namespace) -> int:
     if seed is not None:
         given[seed.name] = options.seed or 0
     device = Device.parse(options.device) if options.device else None
-    outputs = part.run_on(device, given) if device else part.run(given)
+    with watching(options):
+        outputs = part.run_on(device, given) if device else part.run(given)
     for name, array in zip(part.output_names(), outputs, strict=True):
         print(described(name, array))
     if left_out:

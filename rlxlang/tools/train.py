@@ -12,7 +12,17 @@ from rlxlang.checkpoint import save_weights
 from rlxlang.diagnostics import RlxValueError
 from rlxlang.inputs import fault
 from rlxlang.schedules import LrSchedule
-from rlxlang.tools.data import Arrays, add_model_arguments, load_model, read_npz, require_writable, selected, split
+from rlxlang.tools.data import (
+    Arrays,
+    add_model_arguments,
+    add_watch_arguments,
+    load_model,
+    read_npz,
+    require_writable,
+    selected,
+    split,
+    watching,
+)
 from rlxlang.tools.plots import plot_losses, require_matplotlib
 from rlxlang.trainer import Trainer
 from rlxlang.trainer_fit import ArrayData, EpochRecord
@@ -60,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FILE.safetensors", help="where the weights go (default: <model>.safetensors)")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the losses (needs matplotlib)")
     parser.add_argument("--quiet", action="store_true", help="say nothing but the result")
+    add_watch_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -86,16 +97,17 @@ def run(options: argparse.Namespace) -> int:
     def report(trainer: Trainer, record: EpochRecord) -> None:
         say(figures(record))
 
-    history = trainer.fit(
-        train,
-        options.epochs,
-        options.batch_size,
-        val=held,
-        seed=options.seed,
-        patience=options.patience,
-        callbacks=(report,),
-        progress=False if options.quiet else None,
-    )
+    with watching(options):
+        history = trainer.fit(
+            train,
+            options.epochs,
+            options.batch_size,
+            val=held,
+            seed=options.seed,
+            patience=options.patience,
+            callbacks=(report,),
+            progress=False if options.quiet else None,
+        )
     save_weights(trainer.func(), out)
     say(f"weights saved to {out}")
     if options.plot:
