@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rlxlang.func import Func
 
 KINDS = ("cpu", "opencl", "reference")
+_GPUS = ("cuda", "gpu", "metal", "rocm")  # what devices are called elsewhere
 _SPELLING = re.compile(r"([A-Za-z]+)(?::(\d+))?")
 
 
@@ -43,7 +44,7 @@ class Device:
                 f"there is no device `{self.kind}`",
                 code="E0701",
                 notes=(f"devices are {', '.join(KINDS)}",),
-                helps=(did_you_mean(self.kind, KINDS),),
+                helps=("a GPU is an `opencl` device" if self.kind in _GPUS else did_you_mean(self.kind, KINDS),),
             )
         if self.index < 0 or (self.index and self.kind != "opencl"):
             raise RlxBackendError(f"there is no device `{self.kind}:{self.index}`", code="E0701")

@@ -125,8 +125,9 @@ def python_array(value: object, what: str) -> Array:
     """
     try:
         array = np.asarray(value)
-    except (ValueError, OverflowError) as problem:
-        raise fault("E0812", f"{what}: the list is ragged or holds no numbers ({problem})") from None
+    except (ValueError, OverflowError):
+        notes = ("rows of a list have one length, and their items are numbers of at most 64 bits",)
+        raise fault("E0812", f"{what}: the list is ragged or holds no numbers", notes=notes) from None
     if array.dtype.kind not in "biufc":
         raise fault("E0812", f"{what}: the list holds no numbers, or numbers beyond 64 bits")
     return array
@@ -178,7 +179,8 @@ def _narrowed_integer(array: Array, dtype: DType, what: str) -> Array:
         least, greatest = int(array.min()), int(array.max())
         if least < low or greatest > high:
             wrong = least if least < low else greatest
-            raise fault("E0810", f"{what}: {wrong} is beyond the range of {dtype} ({low} … {high})")
+            helps = ("declare it I64",) if -(2**63) <= wrong < 2**63 else ()
+            raise fault("E0810", f"{what}: {wrong} is beyond the range of {dtype} ({low} … {high})", helps=helps)
     return np.array(array, dtype=dtype.numpy, order="C")
 
 
@@ -318,7 +320,8 @@ class Sizes:
         sizes = {name: seen.size for name, seen in self._seen.items()}
         for name in needed:
             if name not in sizes:
-                raise fault("E0811", f"the size of the axis `{name}` cannot be told from the inputs")
+                help_ = f"use `{name}` in the shape of an input, or make the size a config"
+                raise fault("E0811", f"the size of the axis `{name}` cannot be told from the inputs", helps=(help_,))
         return sizes
 
     def _settle(self, entry: GraphInput, shape: tuple[int, ...], axis: int) -> bool:

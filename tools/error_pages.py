@@ -69,7 +69,7 @@ with `# CODE: title`, the title being that of `rlxlang/diagnostics/codes.py`. Th
 | `rlx` | a file that later blocks of the page use; its name is that of its `graph "name";` |
 | `rlx wrong` | a model, saved as `model.rlx` or under its name, and checked: it must get this code, and no other |
 | `rlx right` | a model that must load without a warning, in canonical layout; it is run once |
-| `python wrong`, `python right` | run with `rlx` and NumPy's `np` imported; errors and warnings count |
+| `python wrong`, `python right` | run with `rlx` and NumPy's `np` imported; errors, warnings and what they print count |
 | `console wrong`, `console right` | lines `$ rlx …` are run; what they print counts |
 | `text` | what the wrong block before it gets; written by the tool |
 """
@@ -213,7 +213,8 @@ def _outcome(page: Page, block: Block) -> str:
     if block.language.startswith("console"):
         return _run_commands(block)
     said: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             _execute(page, block)
@@ -224,7 +225,7 @@ def _outcome(page: Page, block: Block) -> str:
     strange = [w for w in caught if not issubclass(w.category, RlxWarning)]
     if strange:
         raise ValueError(f"{page.path.name}:{block.line}: {strange[0].message}")
-    return "\n\n".join([*(str(w.message) for w in caught), *said])
+    return "\n\n".join(filter(None, [out.getvalue(), *(str(w.message) for w in caught), *said]))
 
 
 def _execute(page: Page, block: Block) -> None:

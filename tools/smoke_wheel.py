@@ -22,6 +22,12 @@ from rlxlang.resources import grammar_text
 assert grammar_text(), "the grammar is not in the wheel"
 missing = [name for name in rlx.__all__ if getattr(rlx, name, None) is None]
 assert not missing, f"public names that do not resolve: {missing}"
+from rlxlang.diagnostics import CODES
+from rlxlang.resources import error_page
+for code in CODES:
+    assert error_page(code).startswith(f"# {code}: "), f"the page of {code} is not in the wheel"
+from rlxlang.tools.cli import main
+assert main(["explain", "E0401"]) == 0
 print("wheel works:", rlx.__version__, "on", sys.version.split()[0])
 """
 

@@ -11,6 +11,7 @@ from urllib.request import url2pathname
 from lsprotocol import types as lsp
 
 from rlxlang.diagnostics import Diagnostic, Frame, Source, Span
+from rlxlang.resources import error_page_file
 from rlxlang.tools.lsp.analysis import Document
 from rlxlang.tools.lsp.complete import Completion
 from rlxlang.tools.lsp.outline import Symbol
@@ -21,7 +22,6 @@ from rlxlang.tools.lsp.workspace import key_of
 _GIVEN_LATER = frozenset({"E0215", "E0353"})
 _FADED = frozenset({"W0902"})
 _MOST_RELATED = 20
-_PAGES = Path(__file__).resolve().parents[3] / "docs" / "errors"
 
 _COMPLETION_KINDS = {
     "value": lsp.CompletionItemKind.Variable,
@@ -56,10 +56,10 @@ _SYMBOL_KINDS = {
 }
 
 
-def page_of(code: str, folder: Path = _PAGES) -> lsp.CodeDescription | None:
-    """The page about a code, where the documentation lies beside the package."""
-    page = folder / f"{code}.md"
-    return lsp.CodeDescription(page.as_uri()) if page.is_file() else None
+def page_of(code: str) -> lsp.CodeDescription | None:
+    """The page about a code."""
+    page = error_page_file(code)
+    return lsp.CodeDescription(page.as_uri()) if page is not None else None
 
 
 def path_of(uri: str) -> str:

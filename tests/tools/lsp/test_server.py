@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 
+from rlxlang.diagnostics import CODES
 from rlxlang.tools.cli import main
 
 MODELS = Path(__file__).parent / "models"
@@ -436,15 +439,16 @@ def test_without_pygls_the_command_says_what_to_install(
     assert capsys.readouterr().err == "rlx lsp: the language server needs pygls: pip install 'rlxlang[lsp]'\n"
 
 
-def test_codes_lead_to_their_pages(tmp_path: Path) -> None:
+def test_codes_lead_to_their_pages() -> None:
     pytest.importorskip("pygls")
     from rlxlang.tools.lsp.convert import page_of
 
-    (tmp_path / "E0402.md").write_text("# E0402")
-    found = page_of("E0402", tmp_path)
-    assert found is not None
-    assert found.href == (tmp_path / "E0402.md").as_uri()
-    assert page_of("E0403", tmp_path) is None
+    for code in CODES:
+        found = page_of(code)
+        assert found is not None, code
+        page = Path(url2pathname(urlsplit(found.href).path))
+        assert page.read_text("utf-8").startswith(f"# {code}: ")
+    assert page_of("E9999") is None
 
 
 def test_the_server_ends_with_its_client(fresh: Any, tmp_path: Path) -> None:
