@@ -6,10 +6,8 @@ loaded from elsewhere and no style leaks: every element carries its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from html import escape as html_escape
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from rlxlang.diagnostics import escape
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from rlxlang.func import Func
 
 _MOST_SOURCE = 20_000  # characters of a source that are shown
-_MOST_DRAWN = 300  # nodes of a graph that are drawn
+_MOST_DRAWN = 2000  # nodes of a graph that are drawn, most of them folded
 _MOST_ROWS = 200  # of the table
 _CELL = "text-align:left;padding:0.15em 0.8em;border:none"
 _BOX = "font-family:monospace;white-space:pre;overflow-x:auto;margin:0.3em 0;line-height:1.35;text-align:left"
@@ -93,7 +91,8 @@ def _colour(kind: str) -> str:
 
 def _picture(func: Func) -> str:
     """The graph as SVG, where it is small enough to be looked at."""
-    if len(func.graph.nodes) > _MOST_DRAWN or find_spec("rlxlang.pictures") is None:
+    if len(func.graph.nodes) > _MOST_DRAWN:
         return ""
-    svg: Callable[..., str] = import_module("rlxlang.pictures").svg
-    return svg(func.graph)
+    from rlxlang.pictures import svg
+
+    return svg(func, theme="page")

@@ -22,7 +22,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("rlxlang.interp",), ("rlxlang.transforms",), ("rlxlang.passes",)),
     (("rlxlang.lower",),),
     (("rlxlang.frontend",),),
-    (("rlxlang.backends",),),
+    (("rlxlang.backends",), ("rlxlang.pictures",)),
     (
         (
             "rlxlang.checkpoint",

@@ -283,7 +283,7 @@ def test_source_is_coloured() -> None:
 def test_a_large_source_is_cut() -> None:
     func = rlx.loads("input x: [2];\nlet y = x;\n" + "// filler\n" * 5000)
     text = Page(func._repr_html_()).text
-    assert text.endswith("\n…")
+    assert "\n…graph" in text
     assert len(text) < 21_000
 
 

@@ -28,6 +28,7 @@ COMMANDS = {
     "repl": "evaluate expressions and statements as they are typed",
     "fmt": "write models in the canonical layout",
     "lsp": "serve editors: the language server",
+    "graph": "draw a model: SVG, a page, Graphviz, Mermaid, a tree of lines",
     "summary": "describe a model: parameters, sizes, work, kernels",
     "devices": "list the devices of this machine",
 }
