@@ -86,7 +86,7 @@ class Declarations:
             self._config(statement, configs)
         names = [s.name.text for s in declared]
         for name in configs:
-            if name not in names and not self.context.unit.declines_all:
+            if name not in names and not self.context.unit.forgives(str(name)):
                 help_ = did_you_mean(name, names) or (
                     f"the configs are {', '.join(names)}" if names else "the text declares no config"
                 )
@@ -307,7 +307,10 @@ class Declarations:
                 return None
             if isinstance(dim, bool) or not isinstance(dim, (int, Dim)):
                 self.context.error(
-                    "E0303", f"a dim is a static integer or a dynamic size, not {describe(dim)}", part.span
+                    "E0303",
+                    f"a dim is a static integer or a dynamic size, not {describe(dim)}",
+                    part.span,
+                    help_=f"a dtype stands in front of the dims: `[{dim}; …]`" if isinstance(dim, DType) else "",
                 )
                 return None
             if isinstance(dim, int) and not 0 <= dim < 1 << 63:

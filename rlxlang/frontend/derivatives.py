@@ -38,6 +38,13 @@ def gradient(context: Context, parts: Sequence[Any], value: Callable[[Any], Any]
     if any(isinstance(w, Poison) for w in (*wanted, _scalar(context, parts[0], values[0]))):
         return POISON
     leaves = [leaf for w in wanted for leaf in w]
+    if values[0].serial < context.leaves_before and values[0] not in leaves:
+        context.warn(
+            "W0900",
+            f"`{parts[0].span.text}` is computed outside of this body, so its derivative here is 0",
+            parts[0].span,
+            help_="compute it in the body, or take the derivative outside",
+        )
     context.count_operations(len(topological([values[0]])), span)  # each has a derivative of some nodes
     try:
         found = iter(gradients(context.b, values[0], leaves, context.leaves_before))

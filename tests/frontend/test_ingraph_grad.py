@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import rlxlang as rlx
-from tests.frontend.elaboration import errors, only_error, underlined, value, values
+from tests.frontend.elaboration import errors, only_error, underlined, value, values, warnings_of
 
 X, W = np.array([0.5, -1.0, 2.0], np.float32), np.array([1.0, 0.3, -0.7], np.float32)
 GIVEN = {"x": X, "w": W}
@@ -84,6 +84,19 @@ def test_outer_names_are_leaves_in_a_scan() -> None:
         h = 4 * h * W
     close(got["h"], h)
     assert not got["b"].any()
+
+
+@pytest.mark.parametrize(
+    ("body", "want"),
+    [
+        ("let h = h + grad(e, w);", [("W0900", "e")]),
+        ("let e = sum(h * w); let h = h + grad(e, w);", []),
+        ("let h = h + grad(e, e) * w;", []),
+    ],
+)
+def test_a_value_from_outside_of_a_scan_has_no_derivative_in_it(body: str, want: list[tuple[str, str]]) -> None:
+    text = f"input x: [3]; input w: [3]; let e = sum(x * w); scan h = x for 2 {{ {body} }} out h, e;"
+    assert warnings_of(text) == want
 
 
 def test_what_a_scan_computes_is_no_leaf_even_if_it_equals_an_outer_value() -> None:
