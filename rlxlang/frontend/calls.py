@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ Value = Callable[[Any], Any]
 _FLOAT_ENCODED = {
     "embed": "ids", "take": "indices", "index_select": "indices", "softmax_cross_entropy": "labels",
 }  # fmt: skip
+_GUILTY = re.compile(r"argument `(\w+)` of `(\w+)`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class Calls:
             return gradient(self.context, [a.value for a in node.args], value, node.span)
         given = self._arguments((), node.args, value, node.span)
         if given is None:
-            return POISON
+            return self._poisoned(node.func.path, method=False)
         if len(node.func.path) > 1:
             return self._call_path(node.func, given)
         return self.apply(node.func.path[0], given, method=False)
@@ -84,7 +86,18 @@ class Calls:
         if self._is_grad((node.name,)) and all(a.name is None for a in node.args):
             return gradient(self.context, [node.receiver, *(a.value for a in node.args)], value, node.span)
         given = self._arguments((node.receiver,), node.args, value, node.span)
-        return POISON if given is None else self.apply(node.name, given, method=True)
+        if given is None:
+            return self._poisoned((node.name,), method=True)
+        return self.apply(node.name, given, method=True)
+
+    def _poisoned(self, path: Sequence[ast.Name], *, method: bool) -> Poison:
+        """A call with a wrong argument, which has been reported; that nothing has its name is a fault of its own."""
+        head, text = self.context.unit, path[0].text
+        if len(path) > 1 or head.function(text) is not None or head.declines_all or text in head.declined:
+            return POISON
+        if text in SURFACES or text in METHODS or text in statics.STATIC_FUNCTIONS or text in ("dim", "grad"):
+            return POISON
+        return self._unknown(path[0], method=method)
 
     def _is_grad(self, path: Sequence[ast.Name]) -> bool:
         unit = self.context.unit
@@ -268,8 +281,20 @@ class Calls:
                 given.place(key, names),
                 help_=f"declare it with an integer dtype, or write `cast({key}, I32)`",
             )
-        result = surface.build(self.context.b, **bound)
+        try:
+            result = surface.build(self.context.b, **bound)
+        except TypeProblem as problem:
+            span = self._guilty(surface, given, problem.message)
+            return self.context.error(problem.code, problem.message, span, notes=problem.notes, help_=problem.help)
         return ListValue(tuple(result)) if isinstance(result, (tuple, list)) else result
+
+    @staticmethod
+    def _guilty(surface: Surface, given: Arguments, message: str) -> Span:
+        """The argument that a message of an op names, else the call."""
+        named = _GUILTY.match(message)
+        if named is None or named[2] != surface.name:
+            return given.span
+        return given.place(named[1], [p.name for p in surface.parameters])
 
     def _unknown(self, name: ast.Name, *, method: bool) -> Poison:
         what = "method" if method else "function"
