@@ -17,6 +17,7 @@ from rlxlang.diagnostics import (
     Diagnostic,
     RlxTypeError,
     Source,
+    did_you_mean,
     error,
     error_class,
     raise_all,
@@ -149,7 +150,9 @@ def _read(file: Path) -> tuple[Source | None, Any]:
     except UnicodeDecodeError as problem:
         return None, error("E0127", f"{file} is not valid UTF-8 at byte {problem.start}")
     except OSError as problem:
-        return None, error("E0128", f"{file} cannot be read: {problem.strerror or problem}")
+        near = [p.name for p in file.parent.glob("*.rlx")] if isinstance(problem, FileNotFoundError) else []
+        helps = [did_you_mean(file.name, near)]
+        return None, error("E0128", f"{file} cannot be read: {problem.strerror or problem}", helps=helps)
 
 
 def _configs(config: Mapping[str, Any] | None, overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -216,7 +216,9 @@ class Declarations:
         exact = isinstance(value, bool) if kind == "bool" else isinstance(value, wanted) and not isinstance(value, bool)
         if not exact:
             shown = describe(value) if isinstance(value, (bool, int, float, str, Dim)) else repr(value)
-            return self.context.error("E0305", f"config `{name}` is of type {kind}, the given value is {shown}", span)
+            whole = kind == "int" and isinstance(value, float) and value.is_integer()
+            message = f"config `{name}` is of type {kind}, the given value is {shown}"
+            return self.context.error("E0305", message, span, help_=f"write `{name}={int(value)}`" if whole else "")
         return value
 
     # ------------------------------------------------------------------ inputs and parameters

@@ -170,7 +170,9 @@ class Evaluator:
         for number, other, side in ((left, right, node.left), (right, left, node.right)):
             dtype = other.dtype if isinstance(other, Node) and other.dtype.is_float else F32
             if isinstance(number, float) and _vanishes(number, dtype):
-                self.context.warn("W0904", f"{number} becomes 0 in {dtype}", side.span)
+                least = float(np.finfo(dtype.numpy).smallest_subnormal) if dtype.name != "BF16" else 2.0**-133
+                help_ = f"the smallest positive {dtype} is {least:.2g}"
+                self.context.warn("W0904", f"{number} becomes 0 in {dtype}", side.span, help_=help_)
         try:
             return SURFACES[name].build(self.context.b, left, right)
         except TypeProblem as problem:
@@ -224,7 +226,7 @@ class Evaluator:
         items = [self._positions(i) if isinstance(i, ListValue) else i for i in items]
         found = index_tensor(self.context.b, base, items)
         for warning in found.warnings:
-            self.context.warn("W0906", warning, node.span)
+            self.context.warn("W0906", warning, node.span, help_="without a bound a slice goes to the end")
         return found.node
 
     def _positions(self, value: ListValue) -> Any:

@@ -129,7 +129,8 @@ class Surface:
                     did_you_mean(name, names),
                 )
             if name in bound:
-                raise TypeProblem("E0222", f"argument `{name}` of `{self.name}` is given twice")
+                form = (f"its form is `{self.signature()}`",)
+                raise TypeProblem("E0222", f"argument `{name}` of `{self.name}` is given twice", form)
             bound[name] = value
         for parameter in self.parameters:
             if parameter.name in bound:

@@ -31,10 +31,14 @@ def surface(
     return add_surface(Surface(name, tuple(parameters), build, doc, variadic, method, example), *aliases)
 
 
+_STATIC = "static are literals, configs, variables of a `repeat`, and what is computed from them"
+
+
 def static_int(op: str, value: Any, name: str) -> int:
     """A static integer (E0303 for a tensor, E0306 for anything else)."""
     if isinstance(value, (Node, Dim)):
-        raise TypeProblem("E0303", f"argument `{name}` of `{op}` is a static integer, and {describe(value)} is given")
+        message = f"argument `{name}` of `{op}` is a static integer, and {describe(value)} is given"
+        raise TypeProblem("E0303", message, (), _STATIC)
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeProblem("E0306", f"argument `{name}` of `{op}` is an integer, and {describe(value)} is given")
     return value
@@ -51,7 +55,8 @@ def static_count(op: str, value: Any, name: str) -> int:
 def static_number(op: str, value: Any, name: str) -> float:
     """A static number (E0303 for a tensor, E0306 for anything else)."""
     if isinstance(value, (Node, Dim)):
-        raise TypeProblem("E0303", f"argument `{name}` of `{op}` is a static number, and {describe(value)} is given")
+        message = f"argument `{name}` of `{op}` is a static number, and {describe(value)} is given"
+        raise TypeProblem("E0303", message, (), _STATIC)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeProblem("E0306", f"argument `{name}` of `{op}` is a number, and {describe(value)} is given")
     return value
