@@ -203,6 +203,8 @@ def test_the_regression_has_the_derivatives_of_textbooks(rng: np.random.Generato
     dw, db = model.grad(["w", "b"]).run(inputs)
     np.testing.assert_allclose(dw, x.T @ (tries * chance - wins) + 0.1 * w, 1e-4, 1e-4)
     assert db == pytest.approx((tries * chance - wins).sum(), rel=1e-4, abs=1e-4)
+    push = rng.normal(size=3).astype(np.float32)
+    assert model.jvp(["w"]).run(inputs | {"tangent_w": push})[2] == pytest.approx(float(push @ dw), rel=1e-3, abs=1e-4)
     hessian = model.grad(["w"]).jacrev(["w"]).run(inputs)[0]
     np.testing.assert_allclose(hessian, (x.T * (tries * chance * (1 - chance))) @ x + 0.1 * np.eye(3), 1e-4, 1e-4)
 
