@@ -20,6 +20,7 @@ from rlxlang._version import __version__
 
 if TYPE_CHECKING:
     from rlxlang import optim
+    from rlxlang.combinators import cond, custom_jvp, custom_vjp, remat, scan, while_loop
     from rlxlang.debugging import debug_checks, debug_nans, trace
     from rlxlang.device import (
         Device,
@@ -82,6 +83,9 @@ _EXPORTS = {
     "check": "rlxlang.loading:check",
     "check_grads": "rlxlang.gradient_check:check_grads",
     "clear_cache": "rlxlang.device:clear_cache",
+    "cond": "rlxlang.combinators:cond",
+    "custom_jvp": "rlxlang.combinators:custom_jvp",
+    "custom_vjp": "rlxlang.combinators:custom_vjp",
     "debug_checks": "rlxlang.debugging:debug_checks",
     "debug_nans": "rlxlang.debugging:debug_nans",
     "devices": "rlxlang.device:devices",
@@ -92,10 +96,13 @@ _EXPORTS = {
     "load": "rlxlang.loading:load",
     "loads": "rlxlang.loading:loads",
     "optim": "rlxlang.optim",
+    "remat": "rlxlang.combinators:remat",
+    "scan": "rlxlang.combinators:scan",
     "set_threads": "rlxlang.device:set_threads",
     "stack": "rlxlang.scope:stack",
     "threads": "rlxlang.device:threads",
     "trace": "rlxlang.debugging:trace",
+    "while_loop": "rlxlang.combinators:while_loop",
 }
 
 __all__ = [
@@ -125,6 +132,9 @@ __all__ = [
     "check",
     "check_grads",
     "clear_cache",
+    "cond",
+    "custom_jvp",
+    "custom_vjp",
     "debug_checks",
     "debug_nans",
     "devices",
@@ -135,10 +145,13 @@ __all__ = [
     "load",
     "loads",
     "optim",
+    "remat",
+    "scan",
     "set_threads",
     "stack",
     "threads",
     "trace",
+    "while_loop",
 ]
 
 

@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (
         (
             "rlxlang.checkpoint",
+            "rlxlang.combinators",
             "rlxlang.compiler",
             "rlxlang.config",
             "rlxlang.debugging",

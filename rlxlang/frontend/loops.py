@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ from rlxlang.frontend.context import Context
 from rlxlang.frontend.expressions import Evaluator
 from rlxlang.frontend.names import Scope
 from rlxlang.frontend.values import POISON, ListValue, Poison, describe, is_number
-from rlxlang.ir import Builder, Graph, GraphOutput, Node, SourcedGuard, declare
+from rlxlang.ir import Builder, Graph, GraphOutput, Node, SourcedGuard, declare, topological
 from rlxlang.ops import emit
 from rlxlang.ops.broadcasting import number_node, weak_type
 from rlxlang.types import U32, Dim, DimLike, DType, Guard, dims_equal
@@ -333,4 +333,23 @@ def cut(holes: list[Node], results: list[Node], outer: Builder) -> tuple[Graph, 
     return b.finish("body", inputs, outputs), closed
 
 
-__all__ = ["BodyEnd", "ListValue", "Scans", "cut", "drawing"]
+def closed_graph(name: str, holes: Sequence[Node], results: Sequence[Node]) -> Graph | Node:
+    """Everything that the results need as a graph of its own, whose inputs are the placeholders.
+
+    Returns:
+        The graph, or an input beside the placeholders that the results depend on.
+    """
+    b = Builder()
+    env: dict[Node, Node] = {h: b.input(h.attrs["name"], h.dtype, h.shape) for h in holes}
+    inputs = [declare(env[h]) for h in holes]
+    for node in topological(results):
+        if node in env:
+            continue
+        if node.op.name == "input":
+            return node
+        with b.at(node.origin):
+            env[node] = b.emit(node.op, *[env[i] for i in node.inputs], **node.attrs)
+    return b.finish(name, inputs, [GraphOutput(f"r{k}", env[r]) for k, r in enumerate(results)])
+
+
+__all__ = ["BodyEnd", "ListValue", "Scans", "closed_graph", "cut", "drawing"]
