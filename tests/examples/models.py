@@ -68,6 +68,11 @@ MODELS = {
         "flow.rlx", lambda rng: {"x": rng.normal(size=(9, 2)).astype(np.float32)}, {"hidden": 8, "layers": 2}
     ),
     "graph_network": Example("graph_network.rlx", _graph, {"width": 8, "rounds": 1}),
+    "hamiltonian_network": Example(
+        "hamiltonian_network.rlx",
+        lambda rng: {name: rng.normal(size=(5, 1)).astype(np.float32) for name in ("q", "p", "dq", "dp")},
+        {"hidden": 8},
+    ),
     "kalman": Example("kalman.rlx", lambda rng: {"measured": rng.normal(size=12).astype(np.float32).cumsum()}),
     "kepler": Example(
         "kepler.rlx", lambda rng: {"mean_anomaly": rng.uniform(-3, 3, 7).astype(np.float32), "eccentricity": 0.3}

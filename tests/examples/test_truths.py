@@ -124,12 +124,12 @@ def test_a_graph_network_passes_messages_along_its_edges(rng: np.random.Generato
 def test_two_towers_compare_every_pair(rng: np.random.Generator) -> None:
     example = MODELS["two_towers"]
     model, inputs = example.load(), example.inputs(rng)
-    loss, cosines, hits = model.run(inputs)
-    assert np.abs(cosines).max() <= 1 + 1e-6
-    logits = cosines.astype(np.float64) / 0.07
+    loss, likeness, hits = model.run(inputs)
+    assert np.abs(likeness).max() <= 1 + 1e-6
+    logits = likeness.astype(np.float64) / 0.07
     forth, back = (np.log(np.diagonal(softmax(part))) for part in (logits, logits.T))
     assert loss == pytest.approx(-(forth + back).mean() / 2, rel=1e-3)
-    assert hits == pytest.approx((cosines.argmax(1) == np.arange(6)).mean())
+    assert hits == pytest.approx((likeness.argmax(1) == np.arange(6)).mean())
 
 
 # ---------------------------------------------------------------------------- densities and noise
@@ -257,6 +257,21 @@ def test_the_planet_obeys_the_equation_and_its_derivative(rng: np.random.Generat
     pushed = model.jvp(["mean_anomaly"])
     by_name = dict(zip(pushed.output_names(), pushed.run(inputs | {"tangent_mean_anomaly": ones}), strict=True))
     np.testing.assert_allclose(by_name["tangent_angle"], 1 / (1 - 0.6 * np.cos(angle)), 1e-3)
+
+
+def test_the_hamiltonian_network_keeps_its_energy_and_learns_that_of_a_spring(rng: np.random.Generator) -> None:
+    # A weight on a spring: H = (q² + p²) / 2, so that q moves by p and p by -q.
+    q, p = rng.normal(size=(2, 128, 1)).astype(np.float32)
+    trainer = MODELS["hamiltonian_network"].load(hidden=32).trainer(rlx.optim.Adam(1e-2))
+    losses = [trainer.step(q=q, p=p, dq=p, dp=-q) for _ in range(150)]
+    assert losses[-1] < losses[0] / 30
+    model = trainer.func()
+    _, energy, dq, dp = model.run(q=q, p=p, dq=p, dp=-q)
+    assert np.corrcoef(energy[:, 0], (q**2 + p**2)[:, 0] / 2)[0, 1] > 0.99
+    step = np.float32(1e-2)
+    ahead, behind = (model.run(q=q + s * dq, p=p + s * dp, dq=p, dp=-q)[1] for s in (step, -step))
+    across = model.run(q=q + step * dp, p=p - step * dq, dq=p, dp=-q)[1]
+    assert np.abs(ahead - behind).max() < 0.05 * np.abs(across - energy).max()
 
 
 def test_the_neural_equation_is_solved_as_scipy_solves_it(rng: np.random.Generator) -> None:
