@@ -64,7 +64,8 @@ def clamped(b: Builder, indices: Node, size: DimLike) -> Node:
     return b.emit(CLAMP_INDEX, indices, size=size)
 
 
-def _along_axis(node: Node) -> Bound:
+def along_axis(node: Node) -> Bound:
+    """The bound of indices along the node's axis."""
     return Bound(1, node.inputs[0].shape[node.attrs["axis"]])
 
 
@@ -138,7 +139,7 @@ TAKE = register(
             Sample((rng.normal(size=(2, 5, 3)), np.array([[1, 0, 9], [-2, 3, -9]], np.int32)), {"axis": 1}),
             Sample((rng.normal(size=(2, 3)), np.array(1, np.int64)), {"axis": 1}),
         ],
-        bound=_along_axis,
+        bound=along_axis,
     )
 )
 
@@ -203,16 +204,17 @@ TAKE_ALONG_AXIS = register(
             Sample((rng.normal(size=(2, 4)), np.array([[1], [-1]], np.int32)), {"axis": 1}),
             Sample((rng.normal(size=(3, 2)), np.array([[1, 0], [2, 2]], np.int32)), {"axis": 0}),
         ],
-        bound=_along_axis,
+        bound=along_axis,
     )
 )
 
 # --------------------------------------------------------------------------------------------- scatter
 
 
-def _infer_scatter(
+def infer_scatter(
     context: ShapeContext, x: TensorType, indices: TensorType, updates: TensorType, *, axis: int
 ) -> TensorType:
+    """The shape rule of all scatters: the type of the data."""
     require_kinds("scatter", indices.dtype, ("int", "uint"))
     require_axis("scatter", axis, x.rank)
     if x.dtype != updates.dtype:
@@ -222,7 +224,7 @@ def _infer_scatter(
     return x
 
 
-def _rows_first(x: Array, indices: Array, updates: Array, axis: int) -> tuple[Array, Array, Array]:
+def rows_first(x: Array, indices: Array, updates: Array, axis: int) -> tuple[Array, Array, Array]:
     """A copy of the data with the axis in front, flat positions, and updates with one row per position."""
     data = np.array(np.moveaxis(x, axis, 0))
     flat = in_range(indices, x.shape[axis]).reshape(-1)
@@ -232,14 +234,14 @@ def _rows_first(x: Array, indices: Array, updates: Array, axis: int) -> tuple[Ar
 
 
 def _reference_add(x: Array, indices: Array, updates: Array, *, axis: int) -> Array:
-    data, flat, rows = _rows_first(x, indices, updates, axis)
+    data, flat, rows = rows_first(x, indices, updates, axis)
     if data.size:
         np.add.at(data, flat, rows)
     return np.moveaxis(data, 0, axis)
 
 
 def _reference_set(x: Array, indices: Array, updates: Array, *, axis: int) -> Array:
-    data, flat, rows = _rows_first(x, indices, updates, axis)
+    data, flat, rows = rows_first(x, indices, updates, axis)
     if data.size:
         for position, row in zip(flat, rows, strict=True):
             data[position] = row
@@ -276,7 +278,8 @@ def _vjp_set(b: Builder, node: Node, primals: Sequence[Node], ct: Node) -> tuple
     return kept, None, emit.keep(b, spread, emit.take(b, ct, indices, axis))
 
 
-def _batch_scatter(b: Builder, node: Node, args: Sequence[Node], axes: Sequence[int | None], size: DimLike) -> Batched:
+def batch_scatter(b: Builder, node: Node, args: Sequence[Node], axes: Sequence[int | None], size: DimLike) -> Batched:
+    """The batching rule of all scatters; batched indices address rows of all lanes together."""
     axis = node.attrs["axis"]
     x, updates = to_front(b, args[0], axes[0], size), to_front(b, args[2], axes[2], size)
     if axes[1] is None:
@@ -292,7 +295,8 @@ def _batch_scatter(b: Builder, node: Node, args: Sequence[Node], axes: Sequence[
     return emit.move_axis(b, split, 1, axis + 1), 0
 
 
-def _samples_scatter(rng: np.random.Generator) -> list[Sample]:
+def samples_scatter(rng: np.random.Generator) -> list[Sample]:
+    """Samples of all scatters: equal, negative and too large positions."""
     return [
         Sample((rng.normal(size=(4,)), np.array([1, 1, -1], np.int32), rng.normal(size=(3,))), {"axis": 0}),
         Sample((rng.normal(size=(2, 4)), np.array([0, 3], np.int32), rng.normal(size=(2, 2))), {"axis": 1}),
@@ -307,27 +311,27 @@ SCATTER_ADD = register(
     Op(
         "scatter_add",
         "Data with updates added to entries along an axis; equal positions add up.",
-        _infer_scatter,
+        infer_scatter,
         _reference_add,
         _jvp_scatter,
         _vjp_add,
-        _batch_scatter,
+        batch_scatter,
         ScatterAxis("add"),
-        _samples_scatter,
-        bound=_along_axis,
+        samples_scatter,
+        bound=along_axis,
     )
 )
 SCATTER_SET = register(
     Op(
         "scatter_set",
         "Data with entries along an axis replaced by updates; the last of equal positions wins.",
-        _infer_scatter,
+        infer_scatter,
         _reference_set,
         _jvp_scatter,
         _vjp_set,
-        _batch_scatter,
+        batch_scatter,
         ScatterAxis("set"),
-        _samples_scatter,
-        bound=_along_axis,
+        samples_scatter,
+        bound=along_axis,
     )
 )

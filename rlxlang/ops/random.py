@@ -150,7 +150,7 @@ def _infer_made(name: str) -> Callable[..., TensorType]:
     return infer
 
 
-def _wide_word(b: Builder, words: tuple[Node, Node]) -> Node:
+def wide_word(b: Builder, words: tuple[Node, Node]) -> Node:
     """Two words as one of 64 bits."""
     high = emit.cast(b, words[1], U64)
     return b.emit("bit_or", b.emit("shift_left", high, b.full_like(high, 32)), emit.cast(b, words[0], U64))
@@ -162,7 +162,7 @@ def _np_wide_word(words: tuple[Array, Array]) -> Array:
 
 def unit_numbers(b: Builder, words: tuple[Node, Node], dtype: DType) -> Node:
     """Numbers 0 ≤ u < 1 of random words: their leading digits, exactly."""
-    bits, width = (_wide_word(b, words), 64) if dtype == F64 else (words[0], 32)
+    bits, width = (wide_word(b, words), 64) if dtype == F64 else (words[0], 32)
     digits = _digits(dtype)
     leading = b.emit("shift_right", bits, b.full_like(bits, width - digits))
     wide = emit.cast(b, leading, F64 if dtype == F64 else F32)
@@ -232,7 +232,7 @@ def _rng_normal(b: Builder, key: Node, *, shape: Shape, dtype: DType) -> Node:
     first = entry_words(b, key, tuple(shape))
     if dtype == F64:
         # The leading 53 bits, so that the conversion is exact; one more half keeps 0 out.
-        radius, turn, width = _wide_word(b, first), _wide_word(b, entry_words(b, key, tuple(shape), second=True)), 53
+        radius, turn, width = wide_word(b, first), wide_word(b, entry_words(b, key, tuple(shape), second=True)), 53
         radius, turn = (b.emit("shift_right", w, b.full_like(w, 11)) for w in (radius, turn))
         angle = emit.scale(b, emit.shift(b, emit.cast(b, turn, wide), -(2.0**52)), math.pi * 2.0**-52)
     else:

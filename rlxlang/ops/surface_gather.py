@@ -10,6 +10,7 @@ from rlxlang.ops.arguments import choice, static_bool, surface, tensor
 from rlxlang.ops.broadcasting import Value, as_float, as_node, integer_indices
 from rlxlang.ops.compose import one
 from rlxlang.ops.indexing import clamped
+from rlxlang.ops.surface_indexing import SCATTER_MODES
 from rlxlang.types import I32, DimLike, TypeProblem, product
 
 
@@ -45,7 +46,7 @@ def _gather_nd(b: Builder, x: Value, indices: Value) -> Node:
 
 def _scatter_nd(b: Builder, x: Value, indices: Value, updates: Value, mode: Any = "set") -> Node:
     node = as_node(b, x)
-    word = choice("scatter_nd", mode, "mode", ("set", "add"))
+    word = choice("scatter_nd", mode, "mode", SCATTER_MODES)
     positions, depth = _flat_positions(b, "scatter_nd", indices, node.shape)
     flat = emit.reshape(b, node, (product(node.shape[:depth]), *node.shape[depth:]))
     return emit.reshape(b, one(b, "scatter", flat, positions, updates, 0, word), node.shape)
@@ -152,7 +153,7 @@ surface(
     "scatter_nd",
     (tensor(), tensor("indices"), tensor("updates"), Parameter("mode", "str", "set")),
     _scatter_nd,
-    "x with entries at coordinates replaced (or added to); the coordinates are the last axis of the indices.",
+    "x with entries at coordinates (the last axis of the indices) replaced, or combined: `mode` set, add, mul, min or max.",
 )
 surface(
     "grid_sample",

@@ -13,6 +13,7 @@ from rlxlang.ops.broadcasting import Value, as_node, integer_indices
 from rlxlang.types import TypeProblem, shape_text
 
 _AXIS0 = Parameter("axis", "axis", 0)
+SCATTER_MODES = ("set", "add", "mul", "min", "max")
 
 
 def _as_index(b: Builder, op: str, value: Any) -> Node:
@@ -66,7 +67,7 @@ def _scatter(b: Builder, x: Value, indices: Any, updates: Value, axis: Any = 0, 
     k = canonical_axis("scatter", axis, len(node.shape))
     places = _as_index(b, "scatter", indices)
     _check_constant("scatter", places, node, k)
-    word = choice("scatter", mode, "mode", ("set", "add"))
+    word = choice("scatter", mode, "mode", SCATTER_MODES)
     given = as_node(b, updates, node.dtype)
     if given.dtype != node.dtype:
         given = emit.cast(b, given, node.dtype)
@@ -99,7 +100,7 @@ surface(
     "scatter",
     (tensor("x"), tensor("indices"), tensor("updates"), _AXIS0, Parameter("mode", "str", "set")),
     _scatter,
-    "x with entries along an axis replaced (or added to) at integer positions.",
+    "x with entries along an axis replaced at integer positions, or combined: `mode` set, add, mul, min or max.",
 )
 surface(
     "scatter_add",

@@ -14,7 +14,7 @@ from rlxlang.ir import Builder, Node, Parameter
 from rlxlang.ops import emit
 from rlxlang.ops.arguments import canonical_axis, dtype_argument, static_dim, static_number, surface, tensor
 from rlxlang.ops.broadcasting import Value, as_float, as_node, number_node, operands, require_value, tensor_argument
-from rlxlang.ops.random import entry_words, implicit_key, require_key, unit_numbers
+from rlxlang.ops.random import entry_words, implicit_key, require_key, unit_numbers, wide_word
 from rlxlang.ops.random import fold_in as keys_of
 from rlxlang.ops.rules import require_guards
 from rlxlang.ops.surface_shape import dims_argument
@@ -148,6 +148,19 @@ def _dropout(b: Builder, x: Value, p: Any, key: Any) -> Node:
     return b.emit("dropout", node, _key(b, "dropout", key), p=float(chance))
 
 
+def _permutation(b: Builder, x: Any, axis: Any = 0, key: Any = None) -> Node:
+    """The order of one random number of 64 bits for each place; of equal ones, which hardly occur, the first comes first."""
+    op = "permutation"
+    if isinstance(x, Node):
+        along = canonical_axis(op, axis, len(x.shape))
+        size = x.shape[along]
+    else:
+        along, size = canonical_axis(op, axis, 1), static_dim(op, x, "x")
+    numbers = wide_word(b, entry_words(b, _key(b, op, key), (size,)))
+    order = b.emit("item", b.emit("sort", numbers, count=size, descending=False), index=1)
+    return emit.take(b, x, order, along) if isinstance(x, Node) else order
+
+
 def _random_bits(b: Builder, dims: Any, key: Any) -> Node:
     shape = dims.shape if isinstance(dims, Node) else _form("random_bits", dims, None)[0]
     return entry_words(b, _key(b, "random_bits", key), shape)[0]
@@ -208,6 +221,13 @@ surface(
     _dropout,
     "x with entries set to 0 with probability p, the others divided by 1 - p; x itself for p = 0.",
     example="dropout(x, 0.1, key: k)",
+)
+surface(
+    "permutation",
+    (Parameter("x", "any"), Parameter("axis", "axis", 0), _KEY),
+    _permutation,
+    "The numbers 0 … n-1 in random order, or the entries of a tensor along an axis; the same on every device.",
+    example="permutation(10, key: k)",
 )
 surface(
     "random_bits",

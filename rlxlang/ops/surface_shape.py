@@ -18,9 +18,9 @@ from rlxlang.ops.arguments import (
     tensor,
 )
 from rlxlang.ops.broadcasting import Value, as_node, broadcast, promoted
-from rlxlang.ops.rules import require_guards
+from rlxlang.ops.rules import require_guards, require_kinds
 from rlxlang.ops.surface_gather import padded_by_index
-from rlxlang.types import Dim, DimLike, ShapeContext, TypeProblem, floor_div, product, shape_text
+from rlxlang.types import I32, Dim, DimLike, ShapeContext, TypeProblem, floor_div, product, shape_text
 from rlxlang.types.dim import exact_quotient
 
 _X = tensor("x")
@@ -177,9 +177,28 @@ def _tile(b: Builder, x: Value, counts: Any) -> Node:
     return emit.reshape(b, spread, tuple(n * d for n, d in zip(times, shape, strict=True)))
 
 
-def _repeat_interleave(b: Builder, x: Value, count: Any, axis: Any = 0) -> Node:
+def _repeated_by(b: Builder, x: Node, counts: Node, axis: int, size: DimLike) -> Node:
+    """Entry k of an axis `counts[k]` times, `size` entries together: what is missing is the last one again."""
+    op = "repeat_interleave"
+    require_kinds(op, counts.dtype, ("int", "uint"))
+    context = ShapeContext()
+    context.same_shape(counts.shape, (x.shape[axis],), f"the counts of `{op}` and axis {axis}")
+    require_guards(b, context)
+    wide = counts if counts.dtype.bytes >= 4 else emit.cast(b, counts, I32)
+    ends = b.emit("cumsum", wide, axis=0, exclusive=False, reverse=False)
+    places = b.emit("searchsorted", ends, emit.iota(b, (size,), 0, ends.dtype), right=True)
+    return emit.take(b, x, places, axis)
+
+
+def _repeat_interleave(b: Builder, x: Value, count: Any, axis: Any = 0, size: Any = None) -> Node:
     node = as_node(b, x)
     k = canonical_axis("repeat_interleave", axis, len(node.shape))
+    if isinstance(count, Node):
+        if size is None:
+            raise TypeProblem("E0223", "`repeat_interleave` with counts in a tensor lacks its argument `size`")
+        return _repeated_by(b, node, count, k, static_dim("repeat_interleave", size, "size"))
+    if size is not None:
+        raise TypeProblem("E0350", "`size` of `repeat_interleave` goes with counts in a tensor")
     times = static_dim("repeat_interleave", count, "count")
     spread = emit.insert_axis(b, node, k + 1, times)
     return emit.reshape(b, spread, (*node.shape[:k], node.shape[k] * times, *node.shape[k + 1 :]))
@@ -325,9 +344,9 @@ surface(
 surface("tile", (_X, Parameter("counts", "dims")), _tile, "The whole repeated along each axis.", variadic=True)
 surface(
     "repeat_interleave",
-    (_X, Parameter("count", "dim"), Parameter("axis", "axis", 0)),
+    (_X, Parameter("count", "any"), Parameter("axis", "axis", 0), Parameter("size", "dim", None)),
     _repeat_interleave,
-    "Every entry of an axis repeated.",
+    "Every entry of an axis repeated; with counts in a tensor each as often as its count, `size` entries together.",
 )
 surface(
     "pad",
