@@ -16,6 +16,7 @@ import resource
 import sys
 import tempfile
 import time
+import warnings
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
@@ -72,6 +73,7 @@ def work(jobs: Connection, shorten: bool) -> None:
     """A worker: runs the seeds it is sent."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     faulthandler.enable()
+    warnings.simplefilter("error")  # a warning of NumPy or Python is a fault, those of the language are diagnostics
     context.MOST_STATEMENTS, context.MOST_OPERATIONS = STATEMENTS, OPERATIONS
     while True:
         seed = jobs.recv()
@@ -140,6 +142,8 @@ def main() -> int:
                 worker.heard = time.monotonic()
                 if message[0] == "text":
                     worker.text, count = message[1], count + 1
+                    if count % 10_000 == 0:
+                        print(f"{count} texts, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
                 elif message[0] == "fault":
                     fault(message[1], message[2])
                 else:

@@ -39,7 +39,7 @@ class Bindings:
         """Report values for names that no `bind` of the text declares."""
         names = [item.name.text for s in statements if isinstance(s, ast.Bind) for item in s.items]
         for name in self.given:
-            if name not in names and not self.context.unit.declines_all:
+            if name not in names and not self.context.unit.forgives(str(name)):
                 help_ = did_you_mean(str(name), names) or (
                     f"the bound names are {', '.join(names)}" if names else f"declare it: `bind {name};`"
                 )

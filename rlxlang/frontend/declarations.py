@@ -298,10 +298,10 @@ class Declarations:
         """Element type and dims of a declared shape, or None when they are wrong."""
         dtype = F32 if shape.dtype is None else DTYPES[shape.dtype.text]
         dims: list[Any] = []
-        for part in shape.dims:
-            dim = self.evaluator.evaluate(part, self.local)
-            if isinstance(dim, Poison):
-                return None
+        found = [self.evaluator.evaluate(part, self.local) for part in shape.dims]
+        if any(isinstance(dim, Poison) for dim in found):
+            return None
+        for part, dim in zip(shape.dims, found, strict=True):
             if isinstance(dim, float):
                 self.context.error(
                     "E0407", f"the dim is {dim}, dims are integers", part.span, help_="floor a quotient with `a div b`"

@@ -14,7 +14,8 @@ from rlxlang.frontend import ast
 from rlxlang.frontend.bindings import Bindings
 from rlxlang.frontend.context import BUILD_PROBLEMS, Context, TooManyStatements
 from rlxlang.frontend.declarations import Declarations
-from rlxlang.frontend.modules import Modules, ReadFile, define, loses_statements, read_text
+from rlxlang.frontend.lost import Lost, with_lost
+from rlxlang.frontend.modules import Modules, ReadFile, define, read_text
 from rlxlang.frontend.names import Function, Observer, Scope
 from rlxlang.frontend.parse import ParseResult, parse_expression, parse_module
 from rlxlang.frontend.statements import Statements, top_level_names
@@ -85,7 +86,7 @@ def elaborate_parsed(
     elaboration = _Elaboration(parsed.module, bind or {}, base_path, read)
     elaboration.context.observe = elaboration.declared.observe = elaboration.scope.observe = observe
     elaboration.context.collector.extend(parsed.diagnostics)
-    elaboration.context.unit.declines_all = loses_statements(parsed.errors)
+    elaboration.context.unit.lose(parsed.lost, parsed.is_vague)
     graph = None
     try:
         with _deep_stack():
@@ -153,9 +154,14 @@ class _Elaboration:
         self.bindings.refuse_unknown(self.module.statements)
         declarations = Declarations(context, self.statements.evaluator, self.declared, bindings=self.bindings)
         declarations.read(self.module, configs)
-        for position, statement in enumerate(self.module.statements):
+        position = 0
+        for statement in with_lost(self.module.statements, context.unit.lost, self.module.span):
+            if isinstance(statement, Lost):
+                self.scope.lose(statement)
+                continue
             self.position = position
             self._statement(statement)
+            position += 1
         outputs = self._outputs()
         name = next((s.name.value for s in self.module.statements if isinstance(s, ast.Graph)), "")
         name = name or Path(self.module.source.name).stem or "graph"

@@ -11,6 +11,7 @@ from rlxlang.frontend.calls import Arguments, InstanceName
 from rlxlang.frontend.context import Context
 from rlxlang.frontend.declarations import Declarations, declared_names
 from rlxlang.frontend.expressions import Evaluator
+from rlxlang.frontend.lost import Lost, loses_part, with_lost
 from rlxlang.frontend.names import Function, Scope
 from rlxlang.frontend.rules_text import TextRules
 from rlxlang.frontend.values import POISON, Instance, ListValue, Poison, Unbound, describe, is_static
@@ -190,11 +191,16 @@ class Expansion:
     def _run_body(self, definition: ast.Fn | ast.Block | ast.Jvp, scope: Scope, span: Span) -> Any:
         result: Any = None
         errors = self.context.errors
-        for statement in definition.body.statements:
+        lost = self.context.unit.lost
+        loses = bool(lost) and loses_part(definition.body.span, lost)
+        for statement in with_lost(definition.body.statements, lost, definition.body.span):
+            if isinstance(statement, Lost):
+                scope.lose(statement)
+                continue
             if isinstance(statement, ast.Return):
                 self.context.count_statement(statement.span)
                 values = tuple(self.evaluator.evaluate(v, scope) for v in statement.values)
-                if any(isinstance(v, Poison) for v in values):
+                if loses or any(isinstance(v, Poison) for v in values):
                     return POISON
                 return values[0] if len(values) == 1 else ListValue(values)
             last = self.run(statement, scope)
@@ -208,6 +214,8 @@ class Expansion:
                 binding.used = True
                 result = binding.value
         if not definition.body.statements:  # which has been reported with the definition
+            return POISON
+        if loses:
             return POISON
         if isinstance(result, Unbound) or (result is None and self.context.errors == errors):
             reason = f": {result.reason}" if isinstance(result, Unbound) else ", nothing in its body is bound"

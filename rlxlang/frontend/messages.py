@@ -77,6 +77,8 @@ class _Mistake(NamedTuple):
     examples: tuple[str, ...]
 
 
+_MUT = "`let` has no `mut`: every name may be bound again"
+_COLON = "`:` is missing between the name and the shape"
 _OPTION = "an option is written with `:`"
 _MISTAKES = (
     _Mistake(
@@ -92,7 +94,7 @@ _MISTAKES = (
         "write `where(c, a, b)`, or an `if` statement",
         ("let a = b if c else d;", "let a = (b if c else d);"),
     ),
-    _Mistake("E0112", "`let` has no `mut`: every name may be bound again", "leave it out", ("let mut a = 1;",)),
+    _Mistake("E0112", _MUT, "leave it out", ("let mut a = 1;",)),
     _Mistake(
         "E0112",
         "`let` takes no type",
@@ -101,6 +103,19 @@ _MISTAKES = (
     ),
     _Mistake("E0112", "several names stand in parentheses", "write `let (a, b) = …;`", ("let a, b = c;",)),
     _Mistake("E0112", "the dtype stands at the end", "write `const x = 1.0 : F32;`", ("const x: F32 = 1.0;",)),
+    _Mistake(
+        "E0121",
+        _COLON,
+        "",
+        (
+            "input x [2];",
+            "input x [2, 3];",
+            "input x [?n, 3];",
+            "input x [F32; 3];",
+            "param w [2] = 1;",
+            "param w [2, 3] = 1;",
+        ),
+    ),
     _Mistake(
         "E0121",
         "a declaration has a shape",
@@ -183,8 +198,10 @@ _BROKEN_NUMBER = re.compile(r"\.?[0-9][0-9A-Za-z_.]*")
 _LAST_NAME = re.compile(r"\w+\s*$")
 _ENDS_WITH_IF = re.compile(r"\bif\s*$")
 _ENDS_WITH_NOT = re.compile(r"\bnot\s*$")
+_ENDS_WITH_LET_MUT = re.compile(r"\blet\s+mut\s+$")
 _ENDS_WITH_MUT = re.compile(r"&\s*mut\s+$")
 _ASSIGNMENT = re.compile(r"\s*(\*\*|[-+*/@%])=")
+_DECLARATION = re.compile(r"\b(?P<word>input|param)\s+(?P<name>\w+)\s*(?P<bracket>\[)")
 _CLOSERS = ("`)`", "`]`", "`{`", "`;`", "`,`")
 
 
@@ -235,6 +252,8 @@ def describe(parser: Lark, place: Place) -> Diagnostic:
     mistake = _mistakes(parser).get(_key(place.error))
     if _ENDS_WITH_IF.search(before) and not place.statement_start and not _is_statement_if(before):
         mistake = _mistakes_named("there is no conditional expression")
+    if mistake is not None and mistake.message == _MUT and not _ENDS_WITH_LET_MUT.search(before):
+        mistake = None
     if mistake is not None:
         return _describe_mistake(place, mistake, before)
     if not isinstance(place.error, UnexpectedToken):
@@ -252,9 +271,21 @@ def _describe_mistake(place: Place, mistake: _Mistake, before: str) -> Diagnosti
     start, help_ = place.start, mistake.help
     if mistake.message.startswith(("`&&`", "`||`")):
         start -= 1  # the first half can be an operator and has been taken
+    if mistake.message == _COLON and (declarations := list(_DECLARATION.finditer(before))):
+        return _describe_colon(place, declarations[-1], place.start - len(before))
     if mistake.message == _OPTION and (option := _LAST_NAME.search(before)):
         help_ = f"write `{option[0].strip()}: …`"
     return place.report(mistake.code, mistake.message, help_, start=start)
+
+
+def _describe_colon(place: Place, declaration: re.Match[str], offset: int) -> Diagnostic:
+    """`input x [?b];`: what is read as the number of a family is meant as the shape."""
+    text, bracket = place.blanked, offset + declaration.start("bracket")
+    close = text.find("]", bracket)
+    shape = text[bracket : close + 1] if 0 <= close < bracket + 60 and "\n" not in text[bracket:close] else "[dims]"
+    help_ = f"write `{declaration['word']} {declaration['name']}: {shape}`"
+    end = offset + declaration.end("name")
+    return place.report("E0121", _COLON, help_, start=end, end=end)
 
 
 def _is_statement_if(before: str) -> bool:

@@ -23,14 +23,6 @@ from rlxlang.resources import stdlib_modules, stdlib_source
 ReadFile = Callable[[Path], str]
 INIT = "init"  # the module of initialisers is built in: they stand after `=` of a param and nowhere else
 
-# Structural errors after which the statement is still in the tree.
-_WHOLE = frozenset(("E0113", "E0114", "E0116", "E0117", "E0118", "E0119", "E0122", "E0123", "E0124", "E0125", "E0126"))
-
-
-def loses_statements(errors: Iterable[Any]) -> bool:
-    """Whether after these errors of the parser a statement is missing in the tree, which may have bound any name."""
-    return any(e.code < "E02" and e.code not in _WHOLE for e in errors)
-
 
 def read_text(path: Path) -> str:
     """The text of a file.
@@ -231,7 +223,8 @@ class Modules:
         context.collector.extend(d for d in parsed.diagnostics if d.is_error)
         if parsed.module is None:
             return None
-        unit = Unit(name, declines_all=loses_statements(parsed.errors))
+        unit = Unit(name)
+        unit.lose(parsed.lost, parsed.is_vague)
         used = Scope(holds_declarations=True)
         unit.values = Scope(used, holds_declarations=True)
         statements = parsed.module.statements

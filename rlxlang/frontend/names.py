@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from rlxlang.diagnostics import Span
 from rlxlang.frontend import ast
-from rlxlang.frontend.values import Binding, Unbound
+from rlxlang.frontend.lost import Lost
+from rlxlang.frontend.values import POISON, Binding, Unbound
 
 # Told of every binding (span, name, value) and of every expression (span, "", value).
 Observer: TypeAlias = Callable[[Span, str, Any], None]
@@ -59,6 +60,11 @@ class Scope:
             scope = scope.parent
         return list(found)
 
+    def lose(self, part: Lost) -> None:
+        """Give no value to the names that a lost statement would have bound here."""
+        for name in part.values:
+            self.bind(name, POISON)
+
     def snapshot(self) -> Scope:
         """A scope with the bindings of now, whatever is bound later."""
         return Scope(self.parent, dict(self.names), self.holds_declarations, self.observe)
@@ -106,6 +112,8 @@ class Unit:
         lets: Where its top-level `let`s first bind a name.
         declined: Names that a refused statement would have defined: their uses are silent.
         declines_all: Whether such a statement brings in names that are not known.
+        lost: What syntax errors have left out of the text.
+        lost_values: Names of values that it would have bound.
     """
 
     name: str = ""
@@ -116,6 +124,17 @@ class Unit:
     lets: dict[str, Span] = field(default_factory=dict)
     declined: set[str] = field(default_factory=set)
     declines_all: bool = False
+    lost: tuple[Lost, ...] = ()
+    lost_values: set[str] = field(default_factory=set)
+
+    def lose(self, lost: tuple[Lost, ...], is_vague: bool) -> None:
+        """Be silent about what syntax errors have left out; `is_vague` when that is not known."""
+        self.lost = lost
+        self.declines_all |= is_vague
+        for part in lost:
+            self.declines_all |= part.everything
+            self.declined |= part.functions
+            self.lost_values |= part.values
 
     def function(self, name: str) -> Function | None:
         """The fn or block of a name: of the text itself, else one it uses."""
@@ -127,4 +146,7 @@ class Unit:
 
     def forgives(self, name: str) -> bool:
         """Whether a name that is not known may stem from a statement that has been refused."""
-        return self.declines_all or name in self.declined
+        if self.declines_all or name in self.declined:
+            return True
+        family, _, element = name.rpartition("_")
+        return name in self.lost_values or (element.isdecimal() and family in self.lost_values)

@@ -20,6 +20,7 @@ from rlxlang.frontend.trivia import Trivia, reads_like_code
 _WORDS = "|".join(sorted(messages.STATEMENT_WORDS.values(), key=len, reverse=True))
 _LINE_STATEMENT = re.compile(rf"[ \t]*(?:{_WORDS})\b")
 _SCANNED = re.compile(r'"(?:[^"\\\n]|\\.)*"|[{};\n]')
+_REST_OF_SHAPE = re.compile(r"[^\[\](){};\n]*\]")  # behind the `;` of `[F32; 3]`
 _OPENING = {"LPAR": "RPAR", "LSQB": "RSQB"}
 _FLOOR_HELP = "`//` starts a comment; for floor division write `a div b`"
 # A garbage file would be read to its end error by error; more than this many reports help nobody.
@@ -27,11 +28,12 @@ _MOST_ERRORS = 100
 
 
 class Recovery:
-    """The `on_error` callback of one parse; `diagnostics` fills as it goes."""
+    """The `on_error` callback of one parse; `diagnostics` and `skipped`, what is left out of the tree, fill as it goes."""
 
     def __init__(self, parser: Lark, source: Source, trivia: Trivia) -> None:
         self.diagnostics: list[Diagnostic] = []
         self.told_floor_division = False
+        self.skipped: list[Span] = []
         self._parser = parser
         self._source = source
         self._text = trivia.blanked
@@ -63,12 +65,18 @@ class Recovery:
             return False
         opened = _open_braces(interactive)
         if at_end:
+            self._skip(broken_from, len(self._text))
             if opened:
                 return self._close_braces(interactive, opened)
             self._move(interactive, len(self._text))
             return True
-        self._move(interactive, self._resume_at(start, broken_from, nested=bool(opened)))
+        resume = self._resume_at(start, broken_from, nested=bool(opened))
+        self._skip(broken_from, resume)
+        self._move(interactive, resume)
         return True
+
+    def _skip(self, start: int, end: int) -> None:
+        self.skipped.append(Span(source=self._source, start=start, end=max(start, end)))
 
     # -- the state of the parser
 
@@ -240,6 +248,8 @@ class Recovery:
                     return match.end()
             elif depth == 0:
                 new_line = symbol == "\n" and _LINE_STATEMENT.match(self._text, match.end())
+                if symbol == ";" and _REST_OF_SHAPE.match(self._text, match.end()):
+                    continue
                 if symbol == ";" or new_line:
                     return match.end()
         return len(self._text)

@@ -11,6 +11,7 @@ from rlxlang.frontend.branches import Branches, Loops, condition_node
 from rlxlang.frontend.context import BUILD_PROBLEMS, Context
 from rlxlang.frontend.expansion import Expansion
 from rlxlang.frontend.loops import BodyEnd, Scans
+from rlxlang.frontend.lost import Lost, with_lost
 from rlxlang.frontend.names import Scope
 from rlxlang.frontend.values import POISON, ListValue, Poison, Unbound, describe
 from rlxlang.ir import Node
@@ -37,7 +38,10 @@ class Statements:
     def run_body(self, body: ast.Body, scope: Scope) -> BodyEnd:
         """Run the statements of a body; bindings are made in `scope`."""
         end = BodyEnd()
-        for statement in body.statements:
+        for statement in with_lost(body.statements, self.context.unit.lost, body.span):
+            if isinstance(statement, Lost):
+                scope.lose(statement)
+                continue
             if isinstance(statement, ast.Emit):
                 value = self.evaluator.evaluate(statement.value, scope)
                 end.emits[statement.name.text] = (value, statement.span)

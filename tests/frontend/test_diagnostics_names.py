@@ -145,7 +145,7 @@ def test_several_independent_errors() -> None:
 def test_a_syntax_error_hides_no_other_and_invents_none() -> None:
     text = "input x: [3]; let a = ; let b = a + x; let c = x[9]; out b, c, d;"
     found = elaborated(text)
-    assert [d.code for d in found.diagnostics] == ["E0110", "E0406"]
+    assert [d.code for d in found.diagnostics] == ["E0110", "E0406", "E0206"]
     assert found.graph is None
     assert errors("const m = [[1], [2, 3]] : F32; const k = 300 : I8; input y: [F33; 2]; out q;") == [
         ("E0124", "[2, 3]"), ("E0351", "300"), ("E0208", "F33"), ("E0206", "q"),

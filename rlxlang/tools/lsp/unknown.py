@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from rlxlang.diagnostics import Diagnostic, did_you_mean, error
 from rlxlang.frontend import ast
-from rlxlang.frontend.modules import loses_statements
 from rlxlang.ir import SURFACES
 from rlxlang.tools.lsp.analysis import Analysis
 from rlxlang.tools.lsp.index import FUNCTIONS, Definition, Use
@@ -20,7 +19,7 @@ def unknown_names(workspace: Workspace, analysis: Analysis) -> list[Diagnostic]:
     """
     document = analysis.document
     index = document.index
-    if not analysis.complete or loses_statements(document.parsed.errors):
+    if not analysis.complete or document.parsed.lost or document.parsed.is_vague:
         return []
     with workspace.still():
         targets = [*index.wildcards, *(d.target for d in index.of_kind("import", "module"))]
