@@ -11,7 +11,7 @@ import numpy as np
 from rlxlang.compiler import Compiled, Traced
 from rlxlang.debugging import is_watching
 from rlxlang.device import Device, thread_count
-from rlxlang.diagnostics import RlxValueError
+from rlxlang.diagnostics import Diagnostic, RlxError, RlxValueError, raise_all
 from rlxlang.func_training import TrainingMethods
 from rlxlang.func_transforms import TransformMethods
 from rlxlang.inputs import check_names, check_shape, convert, described, fault
@@ -99,10 +99,19 @@ class Func(TransformMethods, TrainingMethods):
         return self.with_params({name: data})
 
     def with_params(self, params: Mapping[str, object]) -> Func:
-        """The function with several parameters bound; see `with_param`."""
-        check_names(params, self.param_names(), "param", self.name)
+        """The function with several parameters bound; see `with_param`, but everything that is wrong is reported together."""
         entries = {e.name: e for e in self._outline.params}
-        return self._rebound({n: _frozen(entries[n], v) for n, v in params.items()})
+        found: dict[str, Array] = {}
+        wrong: list[Diagnostic] = []
+        for name, value in params.items():
+            try:
+                check_names([name], list(entries), "param", self.name)
+                found[name] = _frozen(entries[name], value)
+            except RlxError as problem:
+                wrong += problem.diagnostics
+        if wrong:
+            raise_all(wrong)
+        return self._rebound(found)
 
     def _rebound(self, new: Mapping[str, Array]) -> Func:
         """The function with arrays bound that nobody else will write to."""

@@ -329,3 +329,12 @@ def test_threads_of_python_share_a_function(device: str) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(40)))
+
+
+def test_everything_wrong_with_several_parameters_is_reported_together() -> None:
+    func = rlx.loads("input x: [2]; param wa: [2]; param wb: [2, 2]; param k: [I32; 2]; out y = wb @ (x * wa) + k;")
+    with pytest.raises(rlx.RlxError) as caught:
+        func.with_params({"wa": np.zeros(3, np.float32), "ww": np.zeros(2), "k": np.array(["a", "b"]), "zz": 1})
+    assert [d.code for d in caught.value.diagnostics] == ["E0805", "E0807", "E0806", "E0807"]
+    assert isinstance(caught.value, rlx.RlxShapeError)
+    assert func.bindings == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,6 +61,14 @@ def static_number(op: str, value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeProblem("E0306", f"argument `{name}` of `{op}` is a number, and {describe(value)} is given")
     return value
+
+
+def static_radix(op: str, value: Any, name: str = "base") -> float:
+    """The base of a geometric row of frequencies in F32: finite, and not so small that a frequency is not (E0350)."""
+    radix = float(static_number(op, value, name))
+    if not 1e-30 <= radix < math.inf:
+        raise TypeProblem("E0350", f"argument `{name}` of `{op}` is finite and 1e-30 or more, and {value} is given")
+    return radix
 
 
 def static_bool(op: str, value: Any, name: str) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from rlxlang.ir import Builder, Node, Parameter
 from rlxlang.ops import emit
-from rlxlang.ops.arguments import static_bool, static_dim, static_int, static_number, surface, tensor
+from rlxlang.ops.arguments import static_bool, static_count, static_dim, static_int, static_radix, surface, tensor
 from rlxlang.ops.broadcasting import Value, as_float, stretch
 from rlxlang.types import F32, TypeProblem, shape_text
 
@@ -67,10 +67,10 @@ def _table(b: Builder, table: Node, size: int, like: Node, flat: bool, interleav
 
 
 def _rope_tables(b: Builder, n: Any, d: Any, base: Any = 10000.0) -> tuple[Node, Node]:
-    length, size = static_dim("rope_tables", n, "n"), static_int("rope_tables", d, "d")
+    length, size = static_dim("rope_tables", n, "n"), static_count("rope_tables", d, "d")
     if size < 2 or size % 2:
         raise TypeProblem("E0350", f"argument `d` of `rope_tables` is even and positive, and {size} is given")
-    power = float(static_number("rope_tables", base, "base"))
+    power = static_radix("rope_tables", base)
     rates = power ** (-np.arange(0, size, 2, dtype=np.float64) / size)
     shape = (length, size // 2)
     position = emit.iota(b, shape, 0, F32)

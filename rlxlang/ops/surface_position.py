@@ -8,7 +8,7 @@ import numpy as np
 
 from rlxlang.ir import Builder, Node, Parameter
 from rlxlang.ops import emit
-from rlxlang.ops.arguments import static_count, static_dim, static_number, surface
+from rlxlang.ops.arguments import static_count, static_dim, static_radix, surface
 from rlxlang.ops.compose import one
 from rlxlang.types import F32, TypeProblem
 
@@ -37,8 +37,8 @@ def _sinusoidal(b: Builder, n: Any, d: Any, base: Any = 10000.0) -> Node:
     length, width = static_dim("sinusoidal", n, "n"), static_count("sinusoidal", d, "d")
     if width < 0 or width % 2:
         raise TypeProblem("E0350", f"argument `d` of `sinusoidal` is even, and {width} is given")
-    radix = static_number("sinusoidal", base, "base")
-    rate = (float(radix) ** (-np.arange(0, width, 2) / max(width, 1))).astype(np.float32)
+    radix = static_radix("sinusoidal", base)
+    rate = (radix ** (-np.arange(0, width, 2) / max(width, 1))).astype(np.float32)
     position = emit.iota(b, (length, width // 2), 0, F32)
     angle = one(b, "mul", position, b.constant(rate, F32))
     waves = one(b, "stack", (one(b, "sin", angle), one(b, "cos", angle)), 2)

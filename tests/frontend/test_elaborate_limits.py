@@ -116,6 +116,10 @@ def test_texts_that_expand_without_end(text: str, what: str, monkeypatch: pytest
         ("input x: [1000000000]; let a = chunk(x, 1000000000); out y = a[0];", "E0350"),
         ("out y = alibi(1000000000, 4, 4);", "E0350"),
         ("out y = sinusoidal(4, 1000000000);", "E0350"),
+        ("let (c, s) = rope_tables(4, 1000000000); out c;", "E0350"),
+        ("let (c, s) = rope_tables(4, 8, 0); out c;", "E0350"),
+        ("let (c, s) = rope_tables(4, 8, base: -2.5); out c;", "E0350"),
+        ("out y = sinusoidal(4, 8, 0);", "E0350"),
         ("input x: [1, 4]; out y = local_response_norm(x, 1000000000);", "E0350"),
     ],
 )
