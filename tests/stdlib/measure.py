@@ -109,9 +109,11 @@ def _derivatives(
     tangents = {f"tangent_{n}": d.astype(np.float32) for n, d in directions.items()}
     forward = func.jvp(wrt).run_on("reference", {**inputs, **tangents})[len(outputs) :]
     rtol, atol = DERIVATIVES
-    assert len(forward) == sum(floats)
     smooth = [e for e, is_float in zip(expected, floats, strict=True) if is_float]
-    for result, right in zip(forward, smooth, strict=True):
+    for result, is_float, right in zip(forward, floats, expected, strict=True):
+        if not is_float:
+            assert not result.any()
+            continue
         np.testing.assert_allclose(result, right, rtol=rtol, atol=atol, err_msg="forward mode")
     cotangents = [rng.standard_normal(np.shape(e)) for e in smooth]
     named = [n for n, is_float in zip(outputs, floats, strict=True) if is_float]
