@@ -174,12 +174,14 @@ def analyse(
         analysis.diagnostics = (*document.parsed.diagnostics, note)
         analysis.complete = False
     except Exception as fault:  # a fault of ours must not end the session of an editor
-        found = error(
-            "E0001", f"internal error: {type(fault).__name__}: {fault}", helps=["please report it with the text"]
-        )
-        analysis.diagnostics = (*document.parsed.diagnostics, found)
+        analysis.diagnostics = (*document.parsed.diagnostics, fault_of_ours(fault))
         analysis.complete = False
     return analysis
+
+
+def fault_of_ours(fault: Exception) -> Diagnostic:
+    """What is shown of a fault of the checker."""
+    return error("E0001", f"internal error: {type(fault).__name__}: {fault}", helps=["please report it with the text"])
 
 
 def _is_library(document: Document) -> bool:

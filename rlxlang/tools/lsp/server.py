@@ -19,7 +19,7 @@ from pygls.lsp.server import LanguageServer
 
 from rlxlang._version import __version__
 from rlxlang.tools.cli import FAILED, OK
-from rlxlang.tools.lsp.analysis import Analysis, Document, Stopped
+from rlxlang.tools.lsp.analysis import Analysis, Document, Stopped, fault_of_ours
 from rlxlang.tools.lsp.convert import Converter, path_of
 from rlxlang.tools.lsp.features import add_edits, add_questions
 from rlxlang.tools.lsp.unknown import unknown_names
@@ -116,8 +116,12 @@ class RlxServer(LanguageServer):
         version = self.workspace.get_text_document(uri).version
         if document is not self.texts.document(path):
             return  # changed meanwhile: another check is on its way
-        everything = (*analysis.diagnostics, *unknown_names(self.texts, analysis))
-        found = self.convert.diagnostics(document, everything)
+        try:
+            more = unknown_names(self.texts, analysis)
+        except Exception as fault:  # nobody waits for this task, so that nothing else would tell
+            _log.exception("names of %s", uri)
+            more = [fault_of_ours(fault)]
+        found = self.convert.diagnostics(document, (*analysis.diagnostics, *more))
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, found, version))
         self._pending.pop(uri, None)
 

@@ -322,3 +322,16 @@ def test_the_standard_library_knows_its_names() -> None:
         found = workspace.analysis(path)
         assert found is not None
         assert [*found.diagnostics, *unknown_names(workspace, found)] == [], name
+
+
+def test_a_fault_of_the_checker_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: object, **named: object) -> None:
+        raise KeyError("missing")
+
+    monkeypatch.setattr("rlxlang.tools.lsp.analysis.elaborate_parsed", fails)
+    _, analysis = of_text("input x: [2]; out x")
+    assert [(d.code, d.message) for d in analysis.diagnostics] == [
+        ("E0103", "`;` is missing here"),
+        ("E0001", "internal error: KeyError: 'missing'"),
+    ]
+    assert not analysis.complete
