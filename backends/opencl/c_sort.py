@@ -1,6 +1,8 @@
-"""Sorting of rows in OpenCL C: short runs by counting who goes before, then merges in which every entry finds its place by bisection.
+"""Sorting of rows in OpenCL C.
 
-Every entry is a work-item of its own in every kernel, and no kernel needs a barrier. The scratch memory of a launch holds, for some rows
+A processor gives each row to one work-item: insertion when few entries are kept or there are few, else a radix sort, byte by byte.
+Other devices sort short runs by counting who goes before, and merge runs: every entry finds its place by bisection. There an entry is a
+work-item of its own in every kernel, and no kernel needs a barrier. The scratch memory of a launch holds, for some rows
 at a time, keys and positions twice: `keys0 keys1 places0 places1`. A key is an unsigned integer that orders as the entry does: the bits
 of a float with the sign bit turned for positive and all bits for negative numbers, one zero, one NaN above everything.
 """
@@ -28,29 +30,33 @@ SCRATCH_BYTES = 1 << 28
 INFINITY_BITS = {"F16": 0x7C00, "BF16": 0x7F80, "F32": 0x7F800000, "F64": 0x7FF0000000000000}
 _GROUP = 64
 
+INSERTED = 48
+"""Length up to which one work-item sorts by insertion."""
+
+SELECTED = 128
+"""Count up to which it keeps the first entries of a long row in a sorted list."""
+
 
 @dataclass(frozen=True, slots=True)
 class SortPlan:
     """How a sort is launched.
 
     Attributes:
-        keys: Writes the keys of some rows: arguments first row, number of rows.
-        runs: Sorts runs; further arguments the length of a run and whether to write results at once (runs are then whole rows).
-        merge: Merges pairs of runs; further arguments their length and the half of the scratch memory that is read.
-        finish: Writes results; a further argument the half to read.
         entry_bytes: Scratch memory that an entry takes.
+        rows: Sorts some rows, each in one work-item: arguments first row, number of rows.
+        together: What sorts them otherwise, with further arguments: the keys; runs (their length, and whether they are whole rows, whose
+            results are written at once); a merge of pairs of runs (their length, the half of the scratch memory that is read); and what
+            writes the results (the half to read).
     """
 
-    keys: KernelPlan
-    runs: KernelPlan
-    merge: KernelPlan
-    finish: KernelPlan
     entry_bytes: int
+    rows: KernelPlan | None = None
+    together: tuple[KernelPlan, KernelPlan, KernelPlan, KernelPlan] | None = None
 
     @property
     def kernels(self) -> tuple[KernelPlan, ...]:
         """All of them."""
-        return self.keys, self.runs, self.merge, self.finish
+        return (*(() if self.rows is None else (self.rows,)), *(self.together or ()))
 
 
 def _key_lines(dtype: DType, element: str, *, descending: bool) -> list[str]:
@@ -91,12 +97,16 @@ class SortSource:
         long_rows = isinstance(step.length, int) and step.length > 1 << 31
         self.place = "long" if wide or long_rows else "int"
 
-    def plan(self) -> SortPlan:
-        """All kernels, with the memory that an entry takes."""
+    def plan(self, *, is_cpu: bool) -> SortPlan:
+        """The kernels for a kind of device, with the memory that an entry takes."""
         entry = 2 * ((8 if self.word == "ulong" else 4) + (8 if self.place == "long" else 4))
-        return SortPlan(self._keys(), self._runs(), self._merge(), self._finish(), entry)
+        if is_cpu:
+            return SortPlan(entry, rows=self._rows())
+        return SortPlan(entry, together=(self._keys(), self._runs(), self._merge(), self._finish()))
 
-    def _kernel(self, name: str, scope: KernelScope, per_row: str, lines: list[str], extra: str = "") -> KernelPlan:
+    def _kernel(
+        self, name: str, scope: KernelScope, per_row: str, lines: list[str], extra: str = "", group: int = _GROUP
+    ) -> KernelPlan:
         """A kernel with a work-item for every entry of some rows."""
         step, word, place = self.step, self.word, self.place
         n, count = scope.dim(step.length), scope.dim(step.count)
@@ -111,13 +121,13 @@ class SortSource:
         title = f"{self.function}_{name}"
         source = "\n".join(
             [
-                f"kernel __attribute__((reqd_work_group_size({_GROUP}, 1, 1)))",
+                f"kernel __attribute__((reqd_work_group_size({group}, 1, 1)))",
                 f"void {title}(global uchar* scratch, {scope.parameters()}, const long first_row, const long rows{extra}) {{",
                 *indent([*head, *lines]),
                 "}",
             ]
         )
-        return KernelPlan(title, step.name, source, (SCRATCH, *scope.roots), scope.views, (), (_GROUP,))
+        return KernelPlan(title, step.name, source, (SCRATCH, *scope.roots), scope.views, (), (group,))
 
     def _scope(self) -> KernelScope:
         return KernelScope(self.layout, self.functions)
@@ -132,6 +142,50 @@ class SortSource:
             indices = scope.pointer(step.indices)
             lines.append(f"{indices}[{target}] = ({memory_type(scope.dtype(step.indices))}){position};")
         return lines
+
+    def _rows(self) -> KernelPlan:
+        """A row in a work-item: keys and positions in lists `a` and `b`, between which every digit moves them."""
+        scope, word, place = self._scope(), self.word, self.place
+        element = f"{scope.pointer(self.step.source)}[(first_row + row) * n + k]"
+        results = self._results(scope, "(first_row + row) * count + k", "a_places[k]")
+        digits = 8 * self.dtype.bytes
+        lines = [
+            f"global {word} *a = keys0 + row * n, *b = keys1 + row * n;",
+            f"global {place} *a_places = places0 + row * n, *b_places = places1 + row * n;",
+            "if (count == 0) return;",
+            f"const int few = n <= {INSERTED} || (count <= {SELECTED} && 4 * count <= n);",
+            "long kept = 0;",
+            "for (long k = 0; k < n; ++k) {",
+            *indent(_key_lines(self.dtype, element, descending=self.step.descending)),
+            "  long at = k;",
+            "  if (few) {",
+            "    if (kept == count && key >= a[count - 1]) continue;",
+            "    at = kept < count ? kept++ : count - 1;",
+            "    for (; at > 0 && a[at - 1] > key; --at) { a[at] = a[at - 1]; a_places[at] = a_places[at - 1]; }",
+            "  }",
+            "  a[at] = key;",
+            f"  a_places[at] = ({place})k;",
+            "}",
+            f"for (int shift = 0; !few && shift < {digits}; shift += 8) {{",
+            f"  {place} starts[256];",
+            "  for (int d = 0; d < 256; ++d) starts[d] = 0;",
+            "  for (long k = 0; k < n; ++k) ++starts[a[k] >> shift & 255];",
+            "  if (starts[a[0] >> shift & 255] == n) continue;",
+            f"  {place} sum = 0;",
+            f"  for (int d = 0; d < 256; ++d) {{ const {place} some = starts[d]; starts[d] = sum; sum += some; }}",
+            "  for (long k = 0; k < n; ++k) {",
+            f"    const {place} to = starts[a[k] >> shift & 255]++;",
+            "    b[to] = a[k];",
+            "    b_places[to] = a_places[k];",
+            "  }",
+            f"  global {word}* keys = a; a = b; b = keys;",
+            f"  global {place}* places = a_places; a_places = b_places; b_places = places;",
+            "}",
+            "for (long k = 0; k < count; ++k) {",
+            *indent(results),
+            "}",
+        ]
+        return self._kernel("rows", scope, "1", lines, group=1)
 
     def _keys(self) -> KernelPlan:
         scope = self._scope()

@@ -329,7 +329,7 @@ class _Run:
         )
 
     def sort(self, step: Sort) -> None:
-        """Sort some rows at a time: short ones by counting, long ones by merging runs."""
+        """Sort some rows at a time, each in one work-item, or all together: short ones by counting, long ones by merging runs."""
         plan = self.executable.code.sorts[id(step)]
         rows, length, count = (self.value(d) for d in (step.rows, step.length, step.count))
         if not rows or not count:
@@ -339,15 +339,20 @@ class _Run:
         for first in range(0, rows, at_once):
             here = min(at_once, rows - first)
             some = np.int64(first), np.int64(here)
-            self.enqueue(plan.keys, (here * length,), some)
+            if plan.rows is not None:
+                self.enqueue(plan.rows, (here,), some)
+            if plan.together is None:
+                continue
+            keys, runs, merge, finish = plan.together
+            self.enqueue(keys, (here * length,), some)
             whole = length <= COUNTED
             width, half = length if whole else RUN, 1
-            self.enqueue(plan.runs, (here * length,), (*some, np.int64(width), np.int32(whole)))
+            self.enqueue(runs, (here * length,), (*some, np.int64(width), np.int32(whole)))
             while width < length:
-                self.enqueue(plan.merge, (here * length,), (*some, np.int64(width), np.int32(half)))
+                self.enqueue(merge, (here * length,), (*some, np.int64(width), np.int32(half)))
                 width, half = 2 * width, 1 - half
             if not whole:
-                self.enqueue(plan.finish, (here * count,), (*some, np.int32(half)))
+                self.enqueue(finish, (here * count,), (*some, np.int32(half)))
 
     def launch(self, plan: KernelPlan) -> None:
         """Enqueue a kernel unless it has nothing to do."""

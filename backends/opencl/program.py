@@ -63,7 +63,7 @@ def program_source(program: Program, *, has_fp64: bool, is_cpu: bool) -> Program
         elif isinstance(step, Contract):
             plans = contract_kernels(step, function, layout, functions, has_fp64=has_fp64, is_cpu=is_cpu)
         elif isinstance(step, Sort):
-            sorts[id(step)] = SortSource(step, function, layout, functions).plan()
+            sorts[id(step)] = SortSource(step, function, layout, functions).plan(is_cpu=is_cpu)
             plans = list(sorts[id(step)].kernels)
         else:
             continue

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rlxlang.backends.opencl.device import open_device
+from rlxlang.backends.opencl.executable import OpenClExecutable
+from rlxlang.backends.opencl.program import program_source
 from rlxlang.backends.reference import ReferenceBackend
 from rlxlang.interp import evaluate
 from rlxlang.ir import Builder, Graph, GraphOutput, declare
@@ -67,22 +71,33 @@ def _same(left: Array, right: Array) -> None:
 
 CASES = [(d, n, down) for d in ("interpreter", "kernels", "cpu") for n in NAMES for down in (False, True)]
 if "opencl" in DEVICES:  # one direction each: compiling is slow
-    CASES += [("opencl", n, n in ("F32", "I8")) for n in ("F32", "F64", "BF16", "I8", "U64")]
+    CASES += [(d, n, n in ("F32", "I8")) for d in ("opencl", "gpu") for n in ("F32", "F64", "BF16", "I8", "U64")]
+
+
+def _run(graph: Graph, device: str) -> Callable[[Array], list[Array]]:
+    """The graph as a function of its only input; `gpu` is what a graphics card would run, on the device that there is."""
+    if device == "interpreter":
+        return lambda x: evaluate(graph, {"x": x})
+    if device in DEVICES:
+        runner = Runner(graph, device)
+        return lambda x: runner({"x": x})
+    program = lower(graph).program
+    if device == "kernels":
+        executable: Any = ReferenceBackend().compile(program)
+    else:
+        source = program_source(program, has_fp64=True, is_cpu=False)
+        executable = OpenClExecutable(program, source, open_device(None))
+    return lambda x: executable.run({0: x}, {"?m": x.shape[0], "?n": x.shape[1]})
 
 
 @pytest.mark.parametrize(("device", "name", "descending"), CASES)
 def test_rows_of_every_length(device: str, name: str, descending: bool, rng: np.random.Generator) -> None:
     dtype = DTYPES[name]
     graph = _graph(dtype, descending)
-    runner = Runner(graph, device) if device in DEVICES else None
-    kernels = ReferenceBackend().compile(lower(graph).program)
+    run = _run(graph, device)
     for m, n in SIZES:
         x = _entries(dtype, (m, n), rng)
-        if runner is not None:
-            found = runner({"x": x})
-        else:
-            found = evaluate(graph, {"x": x}) if device == "interpreter" else kernels.run({0: x}, {"?m": m, "?n": n})
-        values, positions, first = found
+        values, positions, first = run(x)
         want = np.array([_order(row, descending) for row in x], np.int32).reshape(m, n)
         np.testing.assert_array_equal(positions, want)
         np.testing.assert_array_equal(first, want[:, : n // 3])
