@@ -20,7 +20,8 @@ examples:
   rlx graph gpt.rlx --set layers=48 --depth 1 --format mermaid >> README.md
 """
 
-_FORMATS = {
+# By the ending of the file.
+FORMATS = {
     ".svg": "svg",
     ".dot": "dot",
     ".gv": "dot",
@@ -90,12 +91,12 @@ def _format(options: argparse.Namespace) -> str:
     if not options.output:
         return "text"
     ending = Path(options.output).suffix.lower()
-    if ending not in _FORMATS:
+    if ending not in FORMATS:
         raise RlxValueError(
             f"the ending of `{options.output}` names no format",
-            helps=(f"write {', '.join(_FORMATS)}, or give `--format`",),
+            helps=(f"write {', '.join(FORMATS)}, or give `--format`",),
         )
-    return _FORMATS[ending]
+    return FORMATS[ending]
 
 
 def transformed(func: Func, text: str) -> Func:

@@ -142,6 +142,23 @@ def _ir(shell: Shell, line: Line) -> None:
     shell.write(str(Func.from_graph(Graph("session", inputs, outputs))))
 
 
+def _graph(shell: Shell, line: Line) -> None:
+    from rlxlang import pictures
+    from rlxlang.tools.graph import FORMATS
+
+    func = Func.from_graph(shell.session.graph())
+    if not line.rest:
+        shell.write(pictures.text(func))
+        return
+    path = _path(line.rest)
+    chosen = FORMATS.get(path.suffix.lower())
+    if chosen is None:
+        raise line.fail("E0350", f"the ending of `{path}` names no format", f"the endings are {', '.join(FORMATS)}")
+    draw = {"svg": pictures.svg, "html": pictures.html, "dot": pictures.dot, "mermaid": pictures.mermaid}
+    _write_text(path, draw.get(chosen, pictures.text)(func))
+    shell.say(f"saved to {path}")
+
+
 def _time(shell: Shell, line: Line) -> None:
     session = shell.session
     meaning = session.meaning(shell.expression(line.source, line.start), line.source.name)
@@ -389,15 +406,19 @@ def _save(shell: Shell, line: Line) -> None:
         return
     from rlxlang.tools.fmt import format_source
 
-    text = format_source(shell.session.saved_text())
+    _write_text(path, format_source(shell.session.saved_text()))
+    count = len(shell.session.text.entries)
+    shell.say(f"{count} statement{'' if count == 1 else 's'} saved to {path}")
+
+
+def _write_text(path: Path, text: str) -> None:
     if path.is_dir():
         raise RlxRuntimeError(f"`{path}` cannot be written: it is a folder")
     try:
         path.write_text(text, encoding="utf-8")
-    except OSError as problem:
-        raise RlxRuntimeError(f"`{path}` cannot be written: {problem.strerror or problem}") from None
-    count = len(shell.session.text.entries)
-    shell.say(f"{count} statement{'' if count == 1 else 's'} saved to {path}")
+    except (OSError, ValueError) as problem:
+        why = getattr(problem, "strerror", None) or problem
+        raise RlxRuntimeError(f"`{path}` cannot be written: {why}") from None
 
 
 def _save_weights(shell: Shell, path: Path) -> None:
@@ -502,6 +523,16 @@ def _doc(shell: Shell, line: Line) -> None:
     raise line.fail("E0202", f"nothing is known of `{line.rest}`", did_you_mean(line.rest, text))
 
 
+def _explain(shell: Shell, line: Line) -> None:
+    from rlxlang.resources import error_page
+    from rlxlang.tools.explain import code_of, plain
+
+    code = code_of(line.rest) if line.rest else shell.last_code
+    if not code:
+        raise line.fail("E0223", "nothing has gone wrong yet", "`:explain E0401`")
+    shell.say(plain(error_page(code)))
+
+
 def _help(shell: Shell, line: Line) -> None:
     word = line.rest.removeprefix(":")
     name = ALIASES.get(word, word)
@@ -528,6 +559,7 @@ COMMANDS: dict[str, Command] = {
     "grad": Command(_grad, ":grad LOSS [X …]", "derivatives of a loss, by all parameters when none is named", "expression"),
     "time": Command(_time, ":time EXPR", "how long an expression takes once it is compiled", "expression"),
     "ir": Command(_ir, ":ir [EXPR]", "the graph of an expression, or of the program", "expression"),
+    "graph": Command(_graph, ":graph [FILE]", "a picture of the program: .svg, .html, .dot, .mmd, or a tree of lines", "file"),
     "run": Command(_run, ":run", "the outputs of the program"),
     "set": Command(
         _set, ":set NAME = VALUE", "a value for an input, param, config or axis: an expression, randn, a .npy or .npz file", "value"
@@ -541,6 +573,7 @@ COMMANDS: dict[str, Command] = {
     "device": Command(_device, ":device [NAME]", "where to evaluate: auto, cpu, opencl, reference", "device"),
     "seed": Command(_seed, ":seed N", "of parameters and of everything else that is drawn"),
     "doc": Command(_doc, ":doc [NAME]", "what an op, keyword, dtype, initialiser or error code is; all of them", "doc"),
+    "explain": Command(_explain, ":explain [CODE]", "what the code of an error means; the last one", "code"),
     "reset": Command(_reset, ":reset", "forget everything"),
     "help": Command(_help, ":help [COMMAND]", "this list"),
     "quit": Command(_quit, ":quit", "leave"),

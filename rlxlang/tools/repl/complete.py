@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlxlang.device import KINDS
+from rlxlang.diagnostics import CODES
 from rlxlang.tools.lsp.complete import completions as lsp_completions
 from rlxlang.tools.repl.commands import ALIASES, COMMANDS
 from rlxlang.tools.repl.help import known_words
@@ -19,6 +20,7 @@ _WITH_ARGUMENT = re.compile(r"\s*:\s*(\w+)\s+")
 _WORD = re.compile(r"\??[\w.]*\Z")
 _FILLS = ("randn", "rand", "randint(10)", "zeros", "ones", "arange")
 _SUFFIXES = {
+    "graph": (".svg", ".html", ".dot", ".mmd", ".txt"),
     "load": (".rlx", ".safetensors"),
     "save": (".rlx", ".safetensors"),
     "set": (".npy", ".npz"),
@@ -71,6 +73,8 @@ def _in_command(session: Session, before: str) -> Iterator[Proposal]:
         yield from _plain(COMMANDS, last)
     elif argument == "device":
         yield from _plain(("auto", *KINDS), last)
+    elif argument == "code":
+        yield from _plain(CODES, last)
     elif argument == "doc":
         yield from _plain(dict.fromkeys([*_session_names(session), *known_words()]), last)
     elif argument == "file":

@@ -48,6 +48,7 @@ class Shell:
         colour: Whether messages have colours.
         failed: Whether anything has gone wrong so far.
         undo: Earlier programs, the last one last.
+        last_code: Code of the first of the diagnostics that were shown last.
     """
 
     session: Session
@@ -57,6 +58,7 @@ class Shell:
 
     def __post_init__(self) -> None:
         self.undo: list[program.Text] = []
+        self.last_code = ""
 
     def say(self, text: str) -> None:
         """Show a text on lines of its own."""
@@ -115,6 +117,7 @@ class Shell:
         found = list(diagnostics)
         self.failed = self.failed or any(d.is_error for d in found)
         if found:
+            self.last_code = found[0].code
             self.say(render_all([self._as_typed(d) for d in found], colour=self.colour))
 
     def _as_typed(self, diagnostic: Diagnostic) -> Diagnostic:

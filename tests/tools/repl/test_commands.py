@@ -151,6 +151,27 @@ def test_weights(talk: Talk, tmp_path: Path) -> None:
     assert "error[E0" in talk("param w: [2]", ":load bad.safetensors")
 
 
+@pytest.mark.parametrize(
+    ("file", "start"),
+    [("m.svg", "<svg"), ("m.html", "<!DOCTYPE html>"), ("m.dot", "digraph"), ("m.mmd", "flowchart"), ("m.txt", "")],
+)
+def test_graph(talk: Talk, tmp_path: Path, file: str, start: str) -> None:
+    assert "error[E0605]" in talk(":graph")
+    assert "softmax" in talk("input x: [?n, 3]", "let y = softmax(x)", ":graph")
+    assert talk(f":graph {file}") == f"saved to {file}\n"
+    assert (tmp_path / file).read_text("utf-8").startswith(start)
+    assert "names no format" in talk(":graph m.pdf")
+    assert "cannot be written" in talk(f":graph nope/{file}")
+
+
+def test_explain(talk: Talk) -> None:
+    assert "nothing has gone wrong yet" in talk(":explain")
+    shown = talk(":explain e203")
+    assert shown.startswith("E0203: ")
+    assert talk("use nope", ":explain").endswith(shown)
+    assert "there is no code `E9999`" in talk(":explain E9999")
+
+
 # ------------------------------------------------------------------------------------------------ help
 
 
