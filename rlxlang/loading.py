@@ -20,6 +20,7 @@ from rlxlang.diagnostics import (
     did_you_mean,
     error,
     error_class,
+    not_utf8,
     raise_all,
     warn_all,
 )
@@ -148,7 +149,7 @@ def _read(file: Path) -> tuple[Source | None, Any]:
     try:
         return Source(str(file), file.read_bytes().decode("utf-8")), None
     except UnicodeDecodeError as problem:
-        return None, error("E0127", f"{file} is not valid UTF-8 at byte {problem.start}")
+        return None, not_utf8(str(file), problem)
     except OSError as problem:
         near = [p.name for p in file.parent.glob("*.rlx")] if isinstance(problem, FileNotFoundError) else []
         helps = [did_you_mean(file.name, near)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlxlang.diagnostics.codes import CODES, Code
-from rlxlang.diagnostics.diagnostic import Diagnostic, Frame, Label, Severity, error, warning
+from rlxlang.diagnostics.diagnostic import Diagnostic, Frame, Label, Severity, error, not_utf8, warning
 from rlxlang.diagnostics.errors import (
     Collector,
     InternalError,
@@ -52,6 +52,7 @@ __all__ = [
     "error_class",
     "escape",
     "nearest",
+    "not_utf8",
     "raise_all",
     "render",
     "render_all",

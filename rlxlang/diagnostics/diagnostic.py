@@ -155,6 +155,13 @@ def error(
     return _make("error", code, message, span, label, secondary, notes, helps, chain)
 
 
+def not_utf8(name: str, problem: UnicodeDecodeError) -> Diagnostic:
+    """The error E0127 for a file that was read as text."""
+    line = problem.object[: problem.start].count(b"\n") + 1
+    message = f"{name} is not valid UTF-8 at byte {problem.start}, in line {line}"
+    return error("E0127", message, helps=["save it as UTF-8"])
+
+
 def warning(
     code: str,
     message: str,

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from rlxlang.diagnostics import Label, Source, Span, did_you_mean
+from rlxlang.diagnostics import Label, Source, Span, did_you_mean, not_utf8
 from rlxlang.frontend import ast
 from rlxlang.frontend.context import Context
 from rlxlang.frontend.declarations import Declarations
@@ -195,7 +195,8 @@ class Modules:
         try:
             return Source(str(path), self.read(path))
         except UnicodeDecodeError as problem:
-            context.error("E0127", f"{path} is not valid UTF-8 at byte {problem.start}", target.span)
+            found = not_utf8(str(path), problem)
+            context.error(found.code, found.message, target.span, help_=found.help)
         except (OSError, ValueError) as problem:  # ValueError: a zero byte in the name
             reason = getattr(problem, "strerror", None) or str(problem)
             near = sorted(p.name for p in path.parent.glob("*.rlx")) if path.parent.is_dir() else []

@@ -344,7 +344,8 @@ def attach_rule(context: Context, rule: ast.Vjp | ast.Jvp) -> None:
         context.error("E0210", f"`{name}` has two `{kind}` rules", rule.name.span, others=others)
         return
     formals = function.definition.formals
-    needs = f"takes the {len(formals)} parameters of `{name}` and then one cotangent for each result"
+    counted = "the parameter" if len(formals) == 1 else f"the {len(formals)} parameters"
+    needs = f"takes {counted} of `{name}` and then one cotangent for each result"
     if kind == "vjp" and len(rule.params) <= len(formals):
         context.error("E0220", f"the `vjp` rule {needs}, and it has {len(rule.params)} in all", rule.name.span)
         return

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rlxlang.diagnostics import Diagnostic, RlxError, RlxTypeError, error, render_all
+from rlxlang.diagnostics import Diagnostic, RlxError, RlxTypeError, error, not_utf8, render_all
 from rlxlang.tools.cli import FAILED, OK, USAGE, wants_colour
 
 EXAMPLES = """\
@@ -117,7 +117,7 @@ def _formatted(name: str, file: Path | None) -> _Text:
         data = sys.stdin.buffer.read() if file is None else file.read_bytes()
         before = data.decode("utf-8")
     except UnicodeDecodeError as problem:
-        raise _Unreadable(error("E0127", f"{name} is not valid UTF-8 at byte {problem.start}")) from None
+        raise _Unreadable(not_utf8(name, problem)) from None
     except OSError as problem:
         raise _Unreadable(error("E0128", f"{name} cannot be read: {problem.strerror or problem}")) from None
     return _Text(name, file, before, format_text(before, name))
