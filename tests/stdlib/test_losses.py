@@ -124,6 +124,7 @@ def test_labels(rng: Rng) -> None:
     out a = label_loss(x, y), b = label_loss(x, y, w, smoothing: 0.2, z_weight: 0.1, reduction: "none");
     out e = label_loss(x, y, w, 2, class_weights: c), f = label_loss(x, y, ignored: 2, class_weights: c);
     out g = label_loss(x, y, ignored: 2, reduction: "sum"), h = soft_label_loss(x, softmax(t), w, 0.2, "none");
+    out q = soft_label_loss(x, softmax(t));
     out i = next_token_loss(x, y, w, 0.1, "none"), j = next_token_loss(x, y);
     out k = perplexity(x, y), l = perplexity(x, y, w, 2), m = entropy(x, w, "none");
     out o = label_focal_loss(x, y, 1.5, w, "none"), p = multiclass_hinge(x, y, 0.5, w, "none");"""
@@ -151,6 +152,7 @@ def test_labels(rng: Rng) -> None:
             weighed(kept * per_class),
             (kept * values).sum(),
             w * soft,
+            -(np.exp(log_softmax(v["t"])) * log_p).sum(-1).mean(),
             w[:, 1:] * (ahead + large[:, :-1]),
             ahead.mean(),
             np.exp(values.mean()),
@@ -271,6 +273,7 @@ def test_distributions(rng: Rng) -> None:
     text = """use losses::*;
     input p: [?b, 4]; input q: [?b, 4]; input m: [?b, 4]; input w: [?b];
     out a = kl_divergence(p, q, w, "none"), b = js_divergence(p, q, w, "none"), c = distillation(p, m, 3.0, w, "none");
+    out j = distillation(p, m), k = negative_elbo(p[.., 0], q[.., 0]);
     out d = gaussian_kl(p, q, w, "none"), e = gaussian_kl_between(p, q, q / 2, p / 2, w, "none");
     out f = gaussian_log_likelihood(p, q, p / 2), g = bernoulli_log_likelihood(sigmoid(p), q);
     out h = negative_elbo(g, d, 0.5, w, "none"), i = negative_elbo(g, gaussian_kl(p, q, none, "none"));"""
@@ -291,6 +294,8 @@ def test_distributions(rng: Rng) -> None:
             w * kl(hard, soft),
             w * (kl(hard, middle) + kl(soft, middle)) / 2,
             w * 9 * kl(special.softmax(fixed(v) / 3, -1), special.softmax(p / 3, -1)),
+            4 * kl(special.softmax(fixed(v) / 2, -1), special.softmax(p / 2, -1)).mean(),
+            (q - p)[:, 0].mean(),
             d,
             w * between(p, q, q / 2, p / 2),
             stats.norm.logpdf(p, q, np.exp(p / 4)).sum(1),
