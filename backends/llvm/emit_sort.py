@@ -1,4 +1,4 @@
-"""Sorting of rows: by insertion when few entries are kept or there are few, else by a radix sort, digit by digit.
+"""Sorting of rows: few entries to keep by insertion, short rows by counting who goes before, others by a radix sort, digit by digit.
 
 An entry is sorted as one number: its key, an unsigned integer of the same order, above its position. All such numbers differ,
 so any way of sorting them is stable. Keys of floats: the bits, with the sign bit turned for positive and all bits for negative
@@ -7,17 +7,21 @@ numbers; one zero, and one NaN above everything.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rlxlang.backends.llvm.emit_context import ProgramContext
 from rlxlang.backends.llvm.emit_loops import run_units
 from rlxlang.backends.llvm.text import Function, Operand
 from rlxlang.kernels import Sort
 from rlxlang.types import DType
 
-INSERTED = 48
-"""Length up to which a whole row is sorted by insertion."""
+SHORT = 64
+"""Length up to which a row is sorted by counting, or by insertion where numbers are wide."""
 
 SELECTED = 128
-"""Count up to which the first entries of a long row are kept in a sorted list while the others are looked at."""
+"""Count up to which the first entries of a longer row are kept in a sorted list while the others are looked at."""
+
+LANES = 8
 
 COST_OF_ENTRY = 40
 DIGITS = 256
@@ -48,6 +52,7 @@ class SortEmitter:
         """Emit it; returns the symbol of its step, `i32 (ptr context)`."""
         step, shared = self.step, self.shared
         self._selection()
+        self._counting()
         self._radix()
         self._task()
         function = Function(shared.module, step.name, (("ptr", "ctx"),), "i32", linkage="internal")
@@ -70,38 +75,42 @@ class SortEmitter:
         bases = shared.load_bases(function, "%ctx", wanted, sizes, "%thread")
         first = bases[step.scratch]
         second = function.gep_bytes(first, function.mul(length, self.word_bytes))
-        few = self._is_few(function, length, count)
         with function.loop("%lo", "%hi", 1) as loop:
             row = function.gep(self.kind, bases[step.source], function.mul(loop.index, length))
             place = function.mul(loop.index, count)
             given: list[tuple[str, Operand]] = [("ptr", row), ("i64", length), ("i64", count), ("ptr", first)]
-            if isinstance(few, bool):
-                found = self._sorted(function, given, second, few)
-            else:
-                with function.if_else(few, ("ptr",)) as branch:
-                    with branch.then():
-                        branch.merge(self._sorted(function, given, second, True))
-                    with branch.otherwise():
-                        branch.merge(self._sorted(function, given, second, False))
-                found = branch.results[0]
+            found = self._sorted(function, given, second)
             self._write(function, found, row, count, place, bases)
             loop.next()
         function.ret(0)
 
-    @staticmethod
-    def _is_few(function: Function, length: Operand, count: Operand) -> Operand:
-        """Whether insertion serves better than a radix sort."""
-        small = function.icmp("sle", length, INSERTED)
+    def _sorted(self, function: Function, given: list[tuple[str, Operand]], second: str) -> str:
+        """Call the way that suits the sizes; returns where the sorted numbers are."""
+        length, count = given[1][1], given[2][1]
+        short = function.icmp("sle", length, SHORT)
+        few = function.icmp("sle", function.mul(count, 8), length)
         some = function.icmp("sle", count, SELECTED)
-        part = function.icmp("sle", function.mul(count, 4), length)
-        if isinstance(small, bool):
-            return True if small else some if part is True else part if some is True else some and part
-        return function.or_(small, function.and_(some, part, "i1"), "i1")
+        if isinstance(few, bool) or isinstance(some, bool):
+            few = some if few is True else few if some is True else few if few is False else some
+        else:
+            few = function.and_(few, some, "i1")
+        counted = "few" if self.wide else "counted"
 
-    def _sorted(self, function: Function, given: list[tuple[str, Operand]], second: str, few: bool) -> str:
-        if few:
-            return function.call("ptr", f"{self.step.name}.few", given)
-        return function.call("ptr", f"{self.step.name}.all", [*given, ("ptr", second)])
+        def call(way: str) -> str:
+            more: list[tuple[str, Operand]] = [("ptr", second)] if way == "all" else []
+            return function.call("ptr", f"{self.step.name}.{way}", [*given, *more])
+
+        def choose(condition: Operand, way: str, otherwise: Callable[[], str]) -> str:
+            if isinstance(condition, bool):
+                return call(way) if condition else otherwise()
+            with function.if_else(condition, ("ptr",)) as branch:
+                with branch.then():
+                    branch.merge(call(way))
+                with branch.otherwise():
+                    branch.merge(otherwise())
+            return branch.results[0]
+
+        return choose(few, "few", lambda: choose(short, counted, lambda: call("all")))
 
     def _write(
         self, function: Function, found: str, row: str, count: Operand, place: Operand, bases: dict[int, str]
@@ -183,6 +192,40 @@ class SortEmitter:
         function.jump(head)
         function.label(done)
         function.store(word, number, function.gep(word, "%list", place), 8)
+
+    # -- counting --------------------------------------------------------------------------------------
+
+    def _counting(self) -> None:
+        """`ptr counted(row, length, count, list)`: all numbers of a short row, each put where as many are as are less.
+
+        The last vector is filled up with numbers that are not less than any.
+        """
+        if self.wide:
+            return
+        vector = f"<{LANES} x i64>"
+        parameters = (("ptr", "row"), ("i64", "length"), ("i64", "count"), ("ptr", "list"))
+        function = Function(self.shared.module, f"{self.step.name}.counted", parameters, "ptr", linkage="internal")
+        numbers = function.alloca("i64", SHORT + LANES)
+        for lane in range(LANES):
+            function.store("i64", -1, function.gep("i64", numbers, function.add("%length", lane)))
+        with function.loop(0, "%length", 1) as loop:
+            function.store("i64", self._number(function, "%row", loop.index), function.gep("i64", numbers, loop.index))
+            loop.next()
+        with function.loop(0, "%length", 1) as loop:
+            own = function.load("i64", function.gep("i64", numbers, loop.index))
+            first = function.value(f"insertelement {vector} poison, i64 {own}, i32 0")
+            all_own = function.value(
+                f"shufflevector {vector} {first}, {vector} poison, <{LANES} x i32> zeroinitializer"
+            )
+            with function.loop(0, "%length", LANES, ((vector, "zeroinitializer"),)) as inner:
+                others = function.load(vector, function.gep("i64", numbers, inner.index), 8)
+                less = function.value(f"icmp ult {vector} {others}, {all_own}")
+                ones = function.value(f"sext <{LANES} x i1> {less} to {vector}")
+                inner.next(function.value(f"sub {vector} {inner.carried[0]}, {ones}"))
+            place = function.call("i64", f"llvm.vector.reduce.add.v{LANES}i64", [(vector, inner.results[0])])
+            function.store("i64", own, function.gep("i64", "%list", place))
+            loop.next()
+        function.ret("%list")
 
     # -- radix sort ------------------------------------------------------------------------------------
 
