@@ -33,8 +33,9 @@ def run(options: argparse.Namespace) -> int:
     """Run a session; returns the exit code: 1 when something failed and nobody was there to see it."""
     from rlxlang.device import Device
     from rlxlang.tools.data import configs
-    from rlxlang.tools.repl.commands import load_program, run_command
+    from rlxlang.tools.repl.commands import run_command
     from rlxlang.tools.repl.interrupt import is_busy
+    from rlxlang.tools.repl.keeping import load_program
     from rlxlang.tools.repl.loop import make_robust, run_lines, stream_reader
     from rlxlang.tools.repl.session import Session
     from rlxlang.tools.repl.shell import Shell
