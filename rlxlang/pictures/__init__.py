@@ -60,7 +60,7 @@ def svg(
     from rlxlang.pictures.drawing import draw
 
     _one_of("theme", theme, ("auto", "light", "dark", "page"))
-    return draw(_placed(model, fold, depth, direction, constants), theme)
+    return draw(placed_scene(model, fold, depth, direction, constants), theme)
 
 
 def dot(
@@ -116,7 +116,7 @@ def html(
     """
     from rlxlang.pictures.pages import page
 
-    return page(_placed(model, fold, depth, direction, constants))
+    return page(placed_scene(model, fold, depth, direction, constants))
 
 
 def text(model: Drawable, *, fold: bool = True, depth: int | None = None, constants: bool = False) -> str:
@@ -154,7 +154,12 @@ def scene_of(model: Drawable, fold: bool = True, depth: int | None = None, const
     return scene
 
 
-def _placed(model: Drawable, fold: bool, depth: int | None, direction: str, constants: bool) -> Placed:
+def placed_scene(model: Drawable, fold: bool, depth: int | None, direction: str, constants: bool) -> Placed:
+    """The same with places; see `svg`.
+
+    Raises:
+        RlxValueError: A wrong option, or more boxes than can be drawn.
+    """
     from rlxlang.pictures.jumps import cut_long_edges
     from rlxlang.pictures.layout import layout
 

@@ -124,7 +124,7 @@ class _Drawing:
         yield self._rect(f"rlx-{kind}", rect, min(radius, 16.0), dashed)
         if box.kind == "output":
             inner = Rect(rect.x + 2.5, rect.y + 2.5, rect.width - 5, rect.height - 5)
-            yield self._rect("rlx-output", inner, inner.height / 2, ' fill-opacity="0"')
+            yield self._rect("rlx-output", inner, inner.height / 2, "" if self.theme == "page" else ' fill-opacity="0"')
         first = text_width(box.title, measure.TITLE, bold=True)
         total = first + (5 + text_width(box.args, measure.TITLE) if box.args else 0.0)
         x = rect.x + (rect.width - total) / 2

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from rlxlang.pictures.scene import Box, Group, Member, Scene, Value, adopt, ancestors
 from rlxlang.pictures.source_names import SourceNames
 
+_MOST_MOVED = 64  # boxes that a shared one takes along
+
 
 def tidy(scene: Scene, *, hoist: bool = True) -> None:
     """Bring the groups of a scene into the form in which they are drawn."""
@@ -43,14 +45,14 @@ def _hoist(scene: Scene) -> None:
             operands.setdefault(id(target), []).extend(value.sources)
             for source in value.sources:
                 users.setdefault(id(source), []).append(target)
-    places: dict[tuple[object, ...], int] = {}
+    places: dict[tuple[object, ...], set[int]] = {}  # for the expression of a box, the groups in which it makes boxes
     boxes = sorted((b for b in scene.boxes() if b.kind == "op"), key=lambda b: b.serial)
     for box in boxes:
-        places[_place(box)] = places.get(_place(box), 0) + 1
+        places.setdefault(_place(box), set()).add(id(box.group))
     for box in boxes:
         home = box.group
         found = users.get(id(box), [])
-        if home is None or home.parent is None or places[_place(box)] > 1:
+        if home is None or home.parent is None or len(places[_place(box)]) > 1:
             continue
         around = ancestors(box)
         common = _common(around, found)
@@ -59,9 +61,27 @@ def _hoist(scene: Scene) -> None:
         left = around[: around.index(common)]
         if any(group.kind == "body" for group in left):
             continue
-        if not any(group in left for o in operands.get(id(box), []) for group in ancestors(o)):
-            home.members.remove(box)
-            adopt(common, box)
+        for moved in _made_inside(box, left, operands, places):
+            assert moved.group is not None
+            moved.group.members.remove(moved)
+            adopt(common, moved)
+
+
+def _made_inside(
+    box: Box, left: list[Group], operands: dict[int, list[Box]], places: dict[tuple[object, ...], set[int]]
+) -> list[Box]:
+    """A box and all that it needs from the groups that it leaves; nothing where some of that is made in every iteration."""
+    found: dict[int, Box] = {}
+    todo = [box]
+    while todo:
+        current = todo.pop()
+        if id(current) in found or not any(group in left for group in ancestors(current)):
+            continue
+        if current.kind != "op" or len(places[_place(current)]) > 1 or len(found) == _MOST_MOVED:
+            return []
+        found[id(current)] = current
+        todo += operands.get(id(current), [])
+    return list(found.values())
 
 
 def _place(box: Box) -> tuple[object, ...]:

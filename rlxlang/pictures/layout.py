@@ -290,9 +290,9 @@ class _Placing:
     def _box(self, box: Box, across: float, along: float) -> None:
         size, placed = self.sizes[box], self.placed
         if self.downwards:
-            spare = max(0.0, (size.stack - size.height) / 2)
+            spare = max(0.0, size.stack - size.height)
             rect = Rect(across - size.width / 2, along + spare, size.width, size.height)
-            top = rect.y + (size.height - size.stack) / 2
+            top = along + max(0.0, size.height - size.stack) / 2
             left = rect.right + measure.ARM
         else:
             rect = Rect(along, across - size.height / 2, size.width, size.height)

@@ -79,10 +79,9 @@ def box_cell(box: Box, size: Size, downwards: bool) -> Cell:
     if downwards:
         right = size.width / 2 + (ARM + beside if beside else 0.0)
         right = max([right, *(at + 5 + label_width(text) for _, at, text in size.labels if text)])
-        spare = max(0.0, (size.stack - size.height) / 2)
+        spare = max(0.0, size.stack - size.height)  # above: below the box stands the label
         tail = STRIP if has_labels else 0.0
-        lower = max(spare, tail)  # the pills stand beside the label
-        return Cell(box, size.width / 2, right, size.height + spare + lower, spare, lower, outlets=outlets)
+        return Cell(box, size.width / 2, right, size.height + spare + tail, spare, tail, outlets=outlets)
     left = max([size.height / 2, *(LABEL + 4 - at for _, at, text in size.labels if text)])
     right = size.height / 2 + (ARM + size.stack if beside else 0.0)
     along = max(size.width, ARM + beside if beside else 0.0)

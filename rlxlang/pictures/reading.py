@@ -132,8 +132,8 @@ class _Reader:
                 env[node] = Leaf(
                     "const", node, labels.constant_text(node.attrs["data"].array), self.names.at(node.origin.span)
                 )
-            elif (leaf := self._leaf(part, node, outputs)) is not None:
-                env[node] = leaf
+            elif (leaf := self._leaf(part, node, absorbed, outputs)) is not None:
+                env[node] = env[absorbed.head.get(node, node)] = leaf
             elif op in _BODIES:
                 items[node] = _BODIES[op](self, part, node)
                 if not isinstance(node.type, TupleType):
@@ -179,9 +179,9 @@ class _Reader:
         adopt(part.group, box)
         part.env[node] = self._value(box, node.tensor)
 
-    def _leaf(self, part: _Part, node: Node, outputs: set[Node]) -> Leaf | None:
+    def _leaf(self, part: _Part, node: Node, absorbed: Absorbed, outputs: set[Node]) -> Leaf | None:
         """The operand that a node only spreads, or the seed where it only derives a key from it."""
-        given = [part.env.get(i) for i in node.inputs]
+        given = [part.env.get(i) for i in absorbed.operands(node)]
         if node.op.name == "broadcast_to" and isinstance(given[0], Leaf) and node not in outputs:
             return given[0] if given[0].kind != "const" or given[0].text or self.fold else None
         leaves = [g for g in given if isinstance(g, Leaf)]
@@ -374,13 +374,15 @@ class _Reader:
         else:
             self._beside(box, predicate)
         results = self._results(node, None)
+        parts: list[tuple[_Part, bool]] = []
         for k, (key, title) in enumerate((("then", "then"), ("orelse", "else"))):
             graph: Graph = node.attrs[key]
             inside = Group("body", title, path=group.path)
             adopt(group, inside)
             env: dict[Node, Operand] = {e.node: g for e, g in zip(graph.inputs, given, strict=True)}
             serial = (*part.serial, node.serial, k)
-            self.todo.append((_Part(graph, inside, env, node.origin, serial, results, [""] * len(results)), False))
+            parts.append((_Part(graph, inside, env, node.origin, serial, results, [""] * len(results)), False))
+        self.todo += reversed(parts)
         return results
 
     def function(self, part: _Part, node: Node) -> list[Value]:

@@ -2,8 +2,8 @@
 
 Groups are equal when they hold the same ops with the same options, types and wiring; names of parameters may differ. Groups
 that follow each other in one group are folded when each gets from the one before what that got from the one before it, or the
-same value as all, or what an equally folded chain hands out step by step (a backward pass reading the forward pass); and when
-only the next one, or such a chain, or one user of all of them, or the last user of all, sees what they make.
+same value as all, or what an equally folded chain gets or makes in the same step (a backward pass reads the forward pass); and
+when nothing but the next one and such chains uses what they make, but for the last one.
 """
 
 from __future__ import annotations
@@ -129,8 +129,10 @@ class _Places:
     """In which groups of which families each box lies."""
 
     def __init__(self, families: Iterable[_Family]) -> None:
+        self.number: dict[int, int] = {}
         self._of: dict[int, dict[int, tuple[_Family, int, int]]] = {}
         for family in families:
+            self.number[id(family)] = len(self.number)
             for k, boxes in enumerate(family.boxes):
                 for n, box in enumerate(boxes):
                     self._of.setdefault(id(box), {})[id(family)] = (family, k, n)
@@ -163,7 +165,9 @@ def _refusing(value: Value, places: _Places) -> Iterable[_Family]:
                     if there[key][1] not in (k, k + 1):
                         yield family
                         break
-                elif not any(_in_step(family, k, f, j) for f, j, _ in there.values()):
+                elif not any(_in_step(family, k, f, j) for f, j, _ in there.values()) and not _follows(
+                    value, key, k, target, places
+                ):
                     yield family
                     break
 
@@ -174,6 +178,19 @@ def _in_step(one: _Family, k: int, other: _Family, j: int) -> bool:
     return len(other.groups) == count and j in (k, count - 1 - k)
 
 
+def _follows(value: Value, key: int, k: int, target: Box, places: _Places) -> bool:
+    """Whether a value of group k of a family is used where the next group, which gets it too, has its counterpart in a later family."""
+    family = next(
+        (f for t, _ in value.targets for q, (f, j, _) in places.of(t).items() if q == key and j == k + 1), None
+    )
+    if family is None:
+        return False
+    return any(
+        _in_step(family, k + 1, f, j) and places.number[q] > places.number[key]
+        for q, (f, j, _) in places.of(target).items()
+    )
+
+
 def _unequal_entries(scene: Scene, families: Sequence[_Family], places: _Places) -> set[int]:
     """The families whose groups get what they get in different manners."""
     entries: dict[int, list[dict[tuple[int, int, int], object]]] = {id(f): [{} for _ in f.groups] for f in families}
@@ -181,24 +198,34 @@ def _unequal_entries(scene: Scene, families: Sequence[_Family], places: _Places)
         for target, position in value.targets:
             for key, (family, k, n) in places.of(target).items():
                 for which, source in enumerate(value.sources):
-                    what = _manner(places.of(source), family, k, value.outlet)
+                    what = _manner(value, places.of(source), family, k, places)
                     if what is not None:
                         entries[key][k][n, position, which] = what or ("shared", number)
     return {key for key, found in entries.items() if not _are_alike(found)}
 
 
 def _manner(
-    origin: dict[int, tuple[_Family, int, int]], family: _Family, k: int, outlet: int
+    value: Value, origin: dict[int, tuple[_Family, int, int]], family: _Family, k: int, places: _Places
 ) -> tuple[object, ...] | None:
     """How group k of a family gets a value: None from itself, () from outside of all families in step with it."""
     own = origin.get(id(family))
     if own is not None:
         if own[1] == k:
             return None
-        return ("before", own[2], outlet) if own[1] == k - 1 else ("other", k)
+        return ("before", own[2], value.outlet) if own[1] == k - 1 else ("other", k)
+    shared = [
+        (places.number[q], n, position)
+        for target, position in value.targets
+        for q, (other, j, n) in places.of(target).items()
+        if places.number[q] < places.number[id(family)]
+        and _in_step(family, k, other, j)
+        and origin.get(q, (other, -1, 0))[1] != j
+    ]
+    if shared:
+        return ("with", *min(shared))
     for other, j, n in origin.values():
         if _in_step(family, k, other, j):
-            return ("beside", id(other), n, outlet)
+            return ("beside", id(other), n, value.outlet)
     return ()
 
 
@@ -233,7 +260,9 @@ def _fold(scene: Scene, families: list[_Family]) -> None:
         into = merged.setdefault(key, Value(sources, [], value.type, value.outlet, value.border))
         seen = {(id(t), p) for t, p in into.targets}
         for target, position in value.targets:
-            is_handed_on = any(_is_next(places, s, target) for s in value.sources)
+            is_handed_on = any(
+                _is_next(places, s, target) or _is_for_next(value, s, target, places) for s in value.sources
+            )
             new = (shown(target), position)
             if not is_handed_on and (id(new[0]), position) not in seen and new[0] not in sources:
                 seen.add((id(new[0]), position))
@@ -253,6 +282,14 @@ def _is_next(places: _Places, source: Box, target: Box) -> bool:
     """Whether two boxes lie in different groups of one family."""
     there = places.of(target)
     return any(key in there and there[key][1] != k for key, (_, k, _) in places.of(source).items())
+
+
+def _is_for_next(value: Value, source: Box, target: Box, places: _Places) -> bool:
+    """Whether a value is used in a later family only as what the next group of its own family gets."""
+    families = places.of(source)
+    if any(_in_step(f, k, g, j) for f, k, _ in families.values() for g, j, _ in places.of(target).values()):
+        return False
+    return any(_follows(value, key, k, target, places) for key, (_, k, _) in families.items())
 
 
 def _name(family: _Family) -> None:

@@ -10,7 +10,7 @@ from rlxlang.diagnostics import Span
 from rlxlang.ir import Node
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Satellite:
     """A parameter, constant or seed beside the box that uses it.
 
@@ -36,7 +36,7 @@ class Satellite:
         return f"{self.shown} {self.dims}".strip()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Box:
     """A leaf of the picture.
 
@@ -68,8 +68,11 @@ class Box:
     group: Group | None = None
     key: str = ""
 
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.title}>"
 
-@dataclass(slots=True, eq=False)
+
+@dataclass(slots=True, eq=False, repr=False)
 class Group:
     """Boxes that belong together: a call, an iteration, the body of a loop, what a transform added.
 
@@ -95,8 +98,11 @@ class Group:
     span: Span | None = None
     key: str = ""
 
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.title} of {len(self.members)}>"
 
-@dataclass(slots=True, eq=False)
+
+@dataclass(slots=True, eq=False, repr=False)
 class Value:
     """A tensor on its way from where it is made to where it is used.
 
@@ -118,7 +124,7 @@ class Value:
 Member: TypeAlias = Box | Group
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Scene:
     """A picture without places."""
 

@@ -35,6 +35,8 @@ def _bound(source: Source) -> Iterator[tuple[tuple[int, int], tuple[str, ...]]]:
             yield _place(node.value), tuple(n.text for n in node.names)
         elif isinstance(node, (ast.OutItem, ast.Emit)) and node.value is not None:
             yield _place(node.value), (node.name.text,)
+        elif isinstance(node, ast.Const):
+            yield (node.span.start, node.span.end), (node.name.text,)
         elif isinstance(node, ast.Scan):
             emits = tuple(s.name.text for s in node.body.statements if isinstance(s, ast.Emit))
             yield (node.span.start, node.span.end), emits
