@@ -79,6 +79,7 @@ class _Mistake(NamedTuple):
 
 _MUT = "`let` has no `mut`: every name may be bound again"
 _COLON = "`:` is missing between the name and the shape"
+_EXPRESSION = "expected an expression"
 _OPTION = "an option is written with `:`"
 _MISTAKES = (
     _Mistake(
@@ -149,7 +150,7 @@ _MISTAKES = (
     _Mistake("E0111", "`+` has no unary form", "leave it out", ("let a = +b;", "let a = b * +c;", "let a = b + +c;")),
     _Mistake(
         "E0110",
-        "expected an expression",
+        _EXPRESSION,
         "",
         ("let a = ;", "let a = b + ;", "let a = (;", "let a = f(;", "let a = b * ;", "out a = ;"),
     ),
@@ -195,6 +196,7 @@ _SPELLINGS = {
     "DYN": "a dynamic size `?`",
 }
 _BROKEN_NUMBER = re.compile(r"\.?[0-9][0-9A-Za-z_.]*")
+_LAST_OPERATOR = re.compile(r"(\*\*|[<>=!]=|[-+*/%@&|^<>!]|\bdiv)\s*$")
 _LAST_NAME = re.compile(r"\w+\s*$")
 _ENDS_WITH_IF = re.compile(r"\bif\s*$")
 _ENDS_WITH_NOT = re.compile(r"\bnot\s*$")
@@ -273,9 +275,20 @@ def _describe_mistake(place: Place, mistake: _Mistake, before: str) -> Diagnosti
         start -= 1  # the first half can be an operator and has been taken
     if mistake.message == _COLON and (declarations := list(_DECLARATION.finditer(before))):
         return _describe_colon(place, declarations[-1], place.start - len(before))
+    if mistake.message == _EXPRESSION:
+        return _describe_missing(place, before)
     if mistake.message == _OPTION and (option := _LAST_NAME.search(before)):
         help_ = f"write `{option[0].strip()}: …`"
     return place.report(mistake.code, mistake.message, help_, start=start)
+
+
+def _describe_missing(place: Place, before: str, help_: str = "") -> Diagnostic:
+    """An expression is missing, perhaps as the operand of an operator."""
+    token = getattr(place.error, "token", "")
+    what = "the end of the text" if getattr(token, "type", "") == "$END" else f"`{token}`"
+    if not help_ and (operator := _LAST_OPERATOR.search(before)):
+        help_ = f"an operand is missing behind `{operator[1]}`"
+    return place.report("E0110", f"{_EXPRESSION}, found {what}", help_)
 
 
 def _describe_colon(place: Place, declaration: re.Match[str], offset: int) -> Diagnostic:
@@ -350,8 +363,8 @@ def _describe_statement(place: Place, kind: str, word: str, what: str) -> Diagno
 def _describe_expected(parser: Lark, place: Place, what: str, kind: str) -> Diagnostic:
     expected = sorted({_spell(parser, terminal) for terminal in place.expected})
     if "a name" in expected and "a number" in expected:
-        helps = "there are no closures; write a `fn`" if kind == "OR" else ""
-        return place.report("E0110", f"expected an expression, found {what}", helps)
+        before = place.blanked[max(0, place.start - 40) : place.start]
+        return _describe_missing(place, before, "there are no closures; write a `fn`" if kind == "OR" else "")
     closers = [closer for closer in _CLOSERS if closer in expected]
     shown = closers[:2] if closers else expected[:5]
     found = place.report("E0101", f"expected {' or '.join(shown)}, found {what}")
