@@ -113,7 +113,8 @@ class Evaluator:
         if binding is not None:
             binding.used = True
             if isinstance(binding.value, Unbound):
-                return self.context.error("E0201", f"`{name}` has no value here: {binding.value.reason}", node.span)
+                message = f"`{name}` has no value here: {binding.value.reason}"
+                return self.context.error("E0201", message, node.span, help_=binding.value.help)
             return binding.value
         if name in _PREDEFINED:
             return _PREDEFINED[name]

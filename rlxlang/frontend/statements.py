@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlxlang.diagnostics import Frame, Span
+from rlxlang.diagnostics import Frame, Span, did_you_mean
 from rlxlang.frontend import ast
 from rlxlang.frontend.branches import Branches, Loops, condition_node
 from rlxlang.frontend.context import BUILD_PROBLEMS, Context
@@ -222,10 +222,10 @@ class Statements:
                 break
         else:
             last = self.run_body(statement.orelse, scope).last if statement.orelse is not None else ""
+        reason = _not_taken(statement, scope)
         for body in _bodies(statement):
             for name in bound_names(body):
                 if scope.find(name) is None:
-                    reason = Unbound("the branch of the `if` that binds it is not taken")
                     scope.bind(name, reason, statement.span).used = True  # there is nothing to warn of
         self.expansion.leave_out(statement, scope)
         return last
@@ -246,6 +246,23 @@ class Statements:
         for body in _bodies(statement):
             self._poison(body, scope)
         return ""
+
+
+def _not_taken(statement: ast.If, scope: Scope) -> Unbound:
+    """Why what the branches bind has no value; of a choice between words, which is not among them."""
+    known = []
+    names = set()
+    for branch in statement.branches:
+        match branch.condition:
+            case ast.Binary(op="==", left=ast.Ref(path=(name,)), right=ast.Str(value=word)):
+                names.add(name.text)
+                known.append(word)
+    binding = scope.find(names.pop()) if len(names) == 1 and len(known) == len(statement.branches) else None
+    if statement.orelse is not None or binding is None or binding.value in known:
+        return Unbound("the branch of the `if` that binds it is not taken")
+    given = str(binding.value)
+    help_ = did_you_mean(given, known) or f"the branches are for {', '.join(known)}"
+    return Unbound(f'no branch of the `if` is for "{given}"', help_)
 
 
 def _bodies(statement: ast.If) -> list[ast.Body]:

@@ -55,9 +55,10 @@ class ListValue:
 
 @dataclass(frozen=True, slots=True)
 class Unbound:
-    """A name that exists in the text and has no value here, with the reason."""
+    """A name that exists in the text and has no value here, with the reason and what to do."""
 
     reason: str
+    help: str = ""
 
 
 @dataclass(eq=False, slots=True)

@@ -150,3 +150,16 @@ def test_a_syntax_error_hides_no_other_and_invents_none() -> None:
     assert errors("const m = [[1], [2, 3]] : F32; const k = 300 : I8; input y: [F33; 2]; out q;") == [
         ("E0124", "[2, 3]"), ("E0351", "300"), ("E0208", "F33"), ("E0206", "q"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("word", "help_"),
+    [("rely", "did you mean `relu`?"), ("zzzzz", "the branches are for relu, tanh")],
+)
+def test_a_word_that_no_branch_is_for(word: str, help_: str) -> None:
+    found = only_error(
+        'input x: []; fn f(x, a: str) { if a == "relu" { let y = relu(x); } else if a == "tanh" { let y = x; } return y; }'
+        f'out y = f(x, "{word}");'
+    )
+    assert (found.code, found.help) == ("E0201", help_)
+    assert f'no branch of the `if` is for "{word}"' in found.message
