@@ -80,7 +80,7 @@ def accesses(nest: Nest) -> list[Load | Store]:
     found: list[Load | Store] = []
     values: list[Expr] = []
     for walked in nest.passes:
-        values += [r.value for r in walked.reduces]
+        values += [e for r in walked.reduces for e in r.exprs]
         found += walked.stores
     found += nest.finals
     for store in (*(s for p in nest.passes for s in p.stores), *nest.finals):
@@ -97,7 +97,7 @@ def store_roots(store: Store) -> list[Expr]:
 
 def _axis_values(nest: Nest) -> set[int]:
     """Axes whose position is used as a number."""
-    roots = [r.value for p in nest.passes for r in p.reduces]
+    roots = [e for p in nest.passes for r in p.reduces for e in r.exprs]
     for store in (*(s for p in nest.passes for s in p.stores), *nest.finals):
         roots += store_roots(store)
     return {e.axis for e in walk(*roots) if isinstance(e, AxisValue)}

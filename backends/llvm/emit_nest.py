@@ -56,7 +56,7 @@ def nest_dims(nest: Nest) -> list[DimLike]:
 
 
 def _pass_roots(walked: Pass) -> list[Expr]:
-    roots = [r.value for r in walked.reduces]
+    roots = [e for r in walked.reduces for e in r.exprs]
     for store in walked.stores:
         roots += store_roots(store)
     return roots

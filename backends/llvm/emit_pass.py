@@ -211,7 +211,9 @@ class PassEmitter:
                 value = reducer.value(v, values.vector(reducer.reduce.value, copy))
                 lanes = self._position(reducer, position, copy) if reducer.positional else ""
                 mask = values.mask if self.in_rows else None
-                new = reducer.update(v, old, value, lanes, mask)
+                factor = reducer.reduce.factor
+                base = old if factor is None else reducer.times(v, old, values.vector(factor, copy))
+                new = reducer.update(v, base, value, lanes, mask)
                 if reducer.reduce.prefix:
                     seen = old if reducer.reduce.exclusive else new
                     values.set_running(reducer.reduce.name, copy, reducer.result(v, seen, folded=False))

@@ -100,6 +100,10 @@ class Reducer:
         joined = self._join(v, self.elems[0], value, state[0])
         return [joined if mask is None else v.select(self.elems[0], mask, joined, state[0])]
 
+    def times(self, v: VectorEmitter, state: list[str], factor: str) -> list[str]:
+        """A running sum multiplied by a factor."""
+        return [v.mul(self.elems[0], state[0], self.value(v, factor))]
+
     def merge(self, v: VectorEmitter, a: list[str], b: list[str]) -> list[str]:
         """Two accumulators as one."""
         if not self.positional:

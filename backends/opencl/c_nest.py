@@ -131,9 +131,9 @@ def _pass_lines(
     accumulations = [accumulation(r, scope.fresh(), has_fp64) for r in walked.reduces]
     before += [a.declare() for a in accumulations]
     emitter = Emitter(scope, [*outer, *inner], reduced)
-    values = [emitter.value(a.reduce.value) for a in accumulations]
-    for each, value in zip(accumulations, values, strict=True):
-        _take(each, emitter, value, counter)
+    values = [[emitter.value(e) for e in a.reduce.exprs] for a in accumulations]
+    for each, (value, *factor) in zip(accumulations, values, strict=True):
+        _take(each, emitter, value, counter, factor)
     emitter.store_all(walked.stores)
     counts = any(r.op in ("argmax", "argmin") for r in walked.reduces)
     lines = [*before]
@@ -152,12 +152,12 @@ def _pass_lines(
     return lines
 
 
-def _take(each: Accumulation, emitter: Emitter, value: str, counter: str) -> None:
-    """Update a reduction with a value and name its running result."""
+def _take(each: Accumulation, emitter: Emitter, value: str, counter: str, factor: Sequence[str]) -> None:
+    """Update a reduction with a value, after multiplication by a factor if there is one, and name its running result."""
     reduce = each.reduce
     if reduce.prefix and reduce.exclusive:
         emitter.running[reduce.name] = emitter.local(reduce.dtype, each.result(emitter.scope))
-    update = each.update(emitter, value, counter)
-    emitter.lines += update
+    emitter.lines += [each.times(emitter, f) for f in factor]
+    emitter.lines += each.update(emitter, value, counter)
     if reduce.prefix and not reduce.exclusive:
         emitter.running[reduce.name] = emitter.local(reduce.dtype, each.result(emitter.scope))

@@ -37,6 +37,10 @@ class Accumulation:
         text = f"{own} {self.name} = {starts[op]};"
         return f"{text} {own} {self.name}_low = {literal(0, self.dtype)};" if self.compensated else text
 
+    def times(self, emitter: Emitter, factor: str) -> str:
+        """The statement that multiplies the sum so far."""
+        return f"{self.name} *= {emitter.scope.functions.convert(factor, self.reduce.value.dtype, self.dtype)};"
+
     def update(self, emitter: Emitter, value: str, position: str) -> list[str]:
         """Statements that take one more value in; `position` is the flat inner position, an I64."""
         op, x = self.reduce.op, self.name
@@ -79,5 +83,6 @@ def accumulation(reduce: Reduce, name: str, has_fp64: bool) -> Accumulation:
         return Accumulation(reduce, name, BOOL, compensated=False)
     if target.is_float and reduce.op in ("sum", "prod"):
         wide = F64 if has_fp64 else F32
-        return Accumulation(reduce, name, wide, compensated=reduce.op == "sum" and (target == F64 or not has_fp64))
+        compensated = reduce.op == "sum" and (target == F64 or not has_fp64) and reduce.factor is None
+        return Accumulation(reduce, name, wide, compensated)
     return Accumulation(reduce, name, target, compensated=False)

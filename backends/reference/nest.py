@@ -57,7 +57,10 @@ def _run_box(nest: Nest, memory: Memory, domain: Domain) -> None:
                 raise evaluator.problem(f"`{reduce.name}` is reduced twice")
             rows = _rows(evaluator.value(reduce.value), domain)
             results[reduce.name] = reduce_rows(reduce.op, rows, reduce.dtype).reshape(domain.outer_shape)
-            if reduce.prefix:
+            if reduce.factor is not None:
+                factors = _rows(evaluator.value(reduce.factor), domain)
+                evaluator.running[reduce.name] = _recurrence(reduce, rows, factors).reshape(domain.shape)
+            elif reduce.prefix:
                 evaluator.running[reduce.name] = _running(reduce, rows).reshape(domain.shape)
         if 0 not in domain.shape:
             evaluator.store_all(walked.stores)
@@ -128,6 +131,23 @@ def _running(reduce: Reduce, rows: Array) -> Array:
         return result
     first = np.full((rows.shape[0], 1), identity(op, dtype), dtype.numpy)
     return np.concatenate([first, result[:, :-1]], axis=1)[:, : rows.shape[1]]
+
+
+def _recurrence(reduce: Reduce, rows: Array, factors: Array) -> Array:
+    """A running sum that is multiplied before each addition.
+
+    Raises:
+        InternalError: It is no prefix sum.
+    """
+    if reduce.op != "sum" or not reduce.prefix:
+        raise InternalError(f"`{reduce.name}` has a factor and is no prefix sum", stage="lower")
+    total = np.zeros(rows.shape[0], np.float64)
+    result = np.empty(rows.shape, reduce.dtype.numpy)
+    with np.errstate(all="ignore"):
+        for k in range(rows.shape[1]):
+            before, total = total, total * factors[:, k] + rows[:, k]
+            result[:, k] = before if reduce.exclusive else total
+    return result
 
 
 def _running_position(op: str, rows: Array) -> Array:

@@ -34,6 +34,7 @@ class Reduce:
             to a few ulp.
         prefix: Whether `Running` is read: the pass then runs in order of the inner points.
         exclusive: For a prefix: `Running` excludes the current point.
+        factor: For a prefix sum of floats: what the sum so far is multiplied by before the value is added, of the dtype of the value.
     """
 
     name: str
@@ -42,6 +43,12 @@ class Reduce:
     dtype: DType
     prefix: bool = False
     exclusive: bool = False
+    factor: Expr | None = None
+
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        """The expressions that it evaluates at each inner point."""
+        return (self.value,) if self.factor is None else (self.value, self.factor)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -201,7 +201,7 @@ def roots(step: Nest | Contract) -> tuple[Expr, ...]:
         values: list[Expr] = []
     else:
         stores = (*(s for p in step.passes for s in p.stores), *step.finals)
-        values = [r.value for p in step.passes for r in p.reduces]
+        values = [e for p in step.passes for r in p.reduces for e in r.exprs]
     for store in stores:
         values.append(store.value)
         values += [g.value for g in store.index.gathered]

@@ -116,11 +116,12 @@ class _Printer:
             if inner:
                 yield f"    pass {number} over {_ranges(nest.inner, outer)}"
                 pad = "      "
-            values = [r.value for r in part.reduces]
+            values = [e for r in part.reduces for e in r.exprs]
             names = yield from self._named([*values, *_store_values(part.stores)], pad)
             for r in part.reduces:
                 kind = ("exclusive prefix " if r.exclusive else "prefix ") if r.prefix else ""
-                yield f"{pad}{r.name} = {kind}{r.op} {names.text(r.value)}  # {r.dtype}"
+                times = "" if r.factor is None else f" times {names.text(r.factor)}"
+                yield f"{pad}{r.name} = {kind}{r.op}{times} {names.text(r.value)}  # {r.dtype}"
             for store in part.stores:
                 yield pad + names.store(store)
         names = yield from self._named(_store_values(nest.finals), "    ")

@@ -141,7 +141,7 @@ class GroupNest:
         first: dict[int, tuple[int, Expr]] = {}
         wanted: dict[int, Expr] = {}
         for k, one in enumerate(nest.passes):
-            found = walk(*(r.value for r in one.reduces), *(s.value for s in one.stores))
+            found = walk(*(e for r in one.reduces for e in r.exprs), *(s.value for s in one.stores))
             for expr in found:
                 if isinstance(expr, Apply) and expr.function in _EXPENSIVE and _is_inner(expr, len(nest.outer)):
                     if id(expr) not in first:
@@ -171,7 +171,14 @@ class GroupNest:
                 entry = kept.get(id(expr))
                 return loads[id(expr)] if entry is not None and entry[0] < k else None
 
-            reduces = tuple(replace(r, value=rewrite(r.value, change, memo)) for r in one.reduces)
+            reduces = tuple(
+                replace(
+                    r,
+                    value=rewrite(r.value, change, memo),
+                    factor=None if r.factor is None else rewrite(r.factor, change, memo),
+                )
+                for r in one.reduces
+            )
             stores = [rewrite_store(s, change, memo) for s in one.stores]
             stores += [Store(b, index, wanted[key]) for key, (p, b) in kept.items() if p == k]
             passes.append(Pass(reduces, tuple(stores)))

@@ -78,7 +78,8 @@ def _pad(node: Node, target: int, buffers: Buffers, place: Place, name: str) -> 
 
 
 def _prefix(node: Node, target: int, buffers: Buffers, place: Place, name: str, op: str) -> Nest:
-    operand, axis = node.inputs[0], node.attrs["axis"]
+    *factors, operand = node.inputs
+    axis = node.attrs["axis"]
     shape = operand.shape
     outer = [k for k in range(len(shape)) if k != axis]
     coords: list[Coord] = [ZERO] * len(shape)
@@ -91,7 +92,8 @@ def _prefix(node: Node, target: int, buffers: Buffers, place: Place, name: str, 
     values = Values(buffers, place, [*extents, shape[axis]])
     dtype = compute_dtype(node.dtype)
     value: Expr = converted(values.read(operand, tuple(coords)), dtype)
-    reduce = Reduce("p", op, value, dtype, prefix=True, exclusive=bool(node.attrs.get("exclusive")))
+    factor = converted(values.read(factors[0], tuple(coords)), dtype) if factors else None
+    reduce = Reduce("p", op, value, dtype, True, bool(node.attrs.get("exclusive")), factor)
     store = Store(target, values.index(tuple(coords), shape), converted(Running("p", dtype), node.dtype))
     nest = Nest(name, tuple(extents), (shape[axis],), (Pass((reduce,), (store,)),), (), -1, (node.op.name,))
     return replace(nest, vector_axis=_outer_axis(nest, values.index(tuple(coords), shape).strides))

@@ -67,7 +67,10 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A prefix reduction along an axis (attributes axis, exclusive, reverse); `op` is `sum`, `prod`, `max` or `min`."""
+    """A prefix reduction along an axis (attributes axis, exclusive, reverse); `op` is `sum`, `prod`, `max` or `min`.
+
+    Of two operands the first multiplies the sum so far before the second is added.
+    """
 
     op: str
 

@@ -12,7 +12,9 @@ from rlxlang.ops import emit
 from rlxlang.ops.lowering import Prefix
 from rlxlang.ops.reduction import highest, lowest
 from rlxlang.ops.rules import batch_axis, require_axis, require_kinds
-from rlxlang.types import I32, ShapeContext, TensorType, from_numpy, sum_dtype
+from rlxlang.types import I32, ShapeContext, TensorType, TypeProblem, from_numpy, sum_dtype
+
+Array = np.ndarray[Any, Any]
 
 
 def _infer(name: str, kinds: Sequence[str], widens: bool) -> Callable[..., TensorType]:
@@ -86,38 +88,85 @@ CUMSUM = _row(
 )
 
 
-def _influence(b: Builder, node: Node, x: Node) -> Node:
-    """The matrix d y_i / d x_k of a cumulative product, without division: shape of `x` with axis k and then i for the axis.
+def _before(b: Builder, x: Node, axis: int, reverse: bool) -> Node:
+    """Every entry's forerunner along an axis (with `reverse` its successor), 0 for the first."""
+    n = x.shape[axis]
+    if reverse:
+        return emit.slice_axis(b, emit.pad_axis(b, x, axis, 0, 1), axis, 1, n + 1)
+    return emit.slice_axis(b, emit.pad_axis(b, x, axis, 1, 0), axis, 0, n)
 
-    It is the product of all factors of y_i but the k-th: a cumulative product of `x` repeated with the k-th entry set to 1,
-    where it takes part in y_i.
-    """
-    attrs = node.attrs
-    axis = attrs["axis"]
-    size = x.shape[axis]
-    square = (*x.shape[:axis], size, size, *x.shape[axis + 1 :])
-    rows = emit.insert_axis(b, x, axis, size)  # entry j along axis + 1, repeated for every k
-    k, j = emit.iota(b, square, axis, I32), emit.iota(b, square, axis + 1, I32)
-    diagonal = emit.compare(b, "eq", k, j)
-    without = emit.select(b, diagonal, b.full_like(rows, 1), rows)
-    products = b.emit("cumprod", without, axis=axis + 1, exclusive=attrs["exclusive"], reverse=attrs["reverse"])
-    before, after = (j, k) if attrs["reverse"] else (k, j)
-    takes_part = emit.compare(b, "lt" if attrs["exclusive"] else "le", before, after)
-    return emit.keep(b, takes_part, products)
+
+def _infer_recurrence(
+    context: ShapeContext, factors: TensorType, values: TensorType, *, axis: int, reverse: bool
+) -> TensorType:
+    require_kinds("linear_recurrence", values.dtype, ("float",))
+    require_axis("linear_recurrence", axis, values.rank)
+    if factors.dtype != values.dtype:
+        raise TypeProblem("E0302", f"the dtypes of `linear_recurrence` differ: {factors.dtype} and {values.dtype}")
+    context.same_shape(factors.shape, values.shape, "the shapes of factors and values of `linear_recurrence`")
+    return values
+
+
+def _np_recurrence(factors: Array, values: Array, *, axis: int, reverse: bool) -> Array:
+    steps = [np.moveaxis(a.astype(np.float64), axis, 0) for a in (factors, values)]
+    result = np.empty_like(steps[1])
+    total = np.zeros(result.shape[1:])
+    for k in reversed(range(len(result))) if reverse else range(len(result)):
+        total = total * steps[0][k] + steps[1][k]
+        result[k] = total
+    return np.moveaxis(result, 0, axis).astype(values.dtype)
+
+
+def _recurrence(b: Builder, factors: Node, values: Node, axis: int, reverse: bool) -> Node:
+    return b.emit("linear_recurrence", factors, values, axis=axis, reverse=reverse)
+
+
+def _jvp_recurrence(b: Builder, node: Node, primals: Sequence[Node], tangents: Sequence[Node | None]) -> Node | None:
+    axis, reverse = node.attrs["axis"], node.attrs["reverse"]
+    of_factors = None if tangents[0] is None else emit.mul(b, tangents[0], _before(b, node, axis, reverse))
+    total = emit.add_present(b, tangents[1], of_factors)
+    return None if total is None else _recurrence(b, primals[0], total, axis, reverse)
+
+
+def _vjp_recurrence(b: Builder, node: Node, primals: Sequence[Node], ct: Node) -> tuple[Node, Node]:
+    axis, reverse = node.attrs["axis"], node.attrs["reverse"]
+    pulled = _recurrence(b, _before(b, primals[0], axis, not reverse), ct, axis, not reverse)
+    return emit.mul(b, pulled, _before(b, node, axis, reverse)), pulled
+
+
+LINEAR_RECURRENCE = register(
+    Op(
+        "linear_recurrence",
+        "h_i = factor_i · h_{i-1} + value_i along an axis, from h = 0 before the first (with `reverse` from the end).",
+        _infer_recurrence,
+        _np_recurrence,
+        _jvp_recurrence,
+        _vjp_recurrence,
+        batch_axis,
+        Prefix("sum"),
+        lambda rng: [
+            Sample((rng.normal(size=s), rng.normal(size=s)), {"axis": axis, "reverse": reverse})
+            for s, axis, reverse in (((5,), 0, False), ((2, 3), 1, True), ((4, 2, 3), 0, False), ((2, 0), 1, True))
+        ],
+    )
+)
 
 
 def _jvp_cumprod(b: Builder, node: Node, primals: Sequence[Node], tangents: Sequence[Node]) -> Node:
-    axis = node.attrs["axis"]
-    matrix = _influence(b, node, primals[0])
-    spread = emit.insert_axis(b, tangents[0], axis + 1, node.shape[axis])
-    return emit.reduce_sum(b, emit.mul(b, matrix, spread), (axis,))
+    """dy_i = x_i · dy_{i-1} + y_{i-1} · dx_i: without division, so exact at zeros."""
+    axis, reverse = node.attrs["axis"], node.attrs["reverse"]
+    before = b.emit("cumprod", primals[0], axis=axis, exclusive=True, reverse=reverse)
+    moved = _recurrence(b, primals[0], emit.mul(b, before, tangents[0]), axis, reverse)
+    return _before(b, moved, axis, reverse) if node.attrs["exclusive"] else moved
 
 
 def _vjp_cumprod(b: Builder, node: Node, primals: Sequence[Node], ct: Node) -> tuple[Node]:
-    axis = node.attrs["axis"]
-    matrix = _influence(b, node, primals[0])
-    spread = emit.insert_axis(b, ct, axis, node.shape[axis])
-    return (emit.reduce_sum(b, emit.mul(b, matrix, spread), (axis + 1,)),)
+    """The transpose of the same recurrence, which runs the other way."""
+    axis, reverse = node.attrs["axis"], node.attrs["reverse"]
+    before = b.emit("cumprod", primals[0], axis=axis, exclusive=True, reverse=reverse)
+    given = _before(b, ct, axis, not reverse) if node.attrs["exclusive"] else ct
+    pulled = _recurrence(b, _before(b, primals[0], axis, not reverse), given, axis, not reverse)
+    return (emit.mul(b, before, pulled),)
 
 
 CUMPROD = _row(

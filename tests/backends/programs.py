@@ -324,6 +324,27 @@ def prefixes(rng: np.random.Generator) -> Example:
 
 
 @example
+def recurrences(rng: np.random.Generator) -> Example:
+    """Running sums that are multiplied before each addition, with and without the present point."""
+    p = Maker("recurrences", "?n")
+    x, y = p.add("input", F32, 3, N), p.add("input", F32, 3, N)
+    v, w = p.load(x, N, 1), p.load(y, N, 1)
+    outs = [p.add("output", F32, 3, N) for _ in range(2)]
+    reduces = tuple(Reduce(f"h{e:d}", "sum", v, F32, prefix=True, exclusive=e, factor=w) for e in (False, True))
+    stores = tuple(Store(o, Index(0, (N, 1)), Running(r.name, F32)) for o, r in zip(outs, reduces, strict=True))
+    nest = Nest("recurrence", (3,), (N,), (Pass(reduces, stores),))
+    cases = []
+    for n in (1, 7, 60):
+        a, b = normal(rng, 3, n), normal(rng, 3, n)
+        states = [np.zeros(3)]
+        for k in range(n):
+            states.append(states[-1] * b[:, k] + a[:, k])
+        expected = [np.stack(part, 1).astype(np.float32) for part in (states[1:], states[:-1])]
+        cases.append(Case({x: a, y: b}, {"?n": n}, expected))
+    return Example(p.program(nest), cases)
+
+
+@example
 def reversed_prefix(rng: np.random.Generator) -> Example:
     """A sum from the end, by a negative stride."""
     p = Maker("reversed_prefix", "?n")
