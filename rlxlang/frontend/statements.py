@@ -103,14 +103,14 @@ class Statements:
         elif not isinstance(value, ListValue):
             self.context.error(
                 "E0408",
-                f"the right side is one value, {describe(value)}, and {len(statement.names)} names stand left",
+                f"the right side is one value, {describe(value)}, and {_names(statement)} left",
                 statement.value.span,
             )
             values = [POISON] * len(statement.names)
         elif len(value.items) != len(statement.names):
             self.context.error(
                 "E0408",
-                f"the right side has {len(value.items)} values, {len(statement.names)} names stand left",
+                f"the right side has {len(value.items)} values, {_names(statement)} left",
                 statement.value.span,
                 help_="`_` takes a value that is not needed" if len(value.items) > len(statement.names) else "",
             )
@@ -263,6 +263,11 @@ def _not_taken(statement: ast.If, scope: Scope) -> Unbound:
     given = str(binding.value)
     help_ = did_you_mean(given, known) or f"the branches are for {', '.join(known)}"
     return Unbound(f'no branch of the `if` is for "{given}"', help_)
+
+
+def _names(statement: ast.Let) -> str:
+    count = len(statement.names)
+    return "1 name stands" if count == 1 else f"{count} names stand"
 
 
 def _bodies(statement: ast.If) -> list[ast.Body]:

@@ -46,6 +46,7 @@ from tests.frontend.elaboration import elaborated, errors, only_error, underline
         ("input x: [-1]; out x;", "E0350", "-1", "0 or more", ""),
         ("input x: [2 ** 64]; out x;", "E0350", "2 ** 64", "below 2 ** 63", ""),
         ("input x: [true]; out x;", "E0303", "true", "not `true`", ""),
+        ("input x: [3]; let (y) = x; out y;", "E0408", "x", "1 name stands left", ""),
         ("input x: [F16, 3]; out x;", "E0303", "F16", "not the dtype F16", "`[F16; …]`"),
         ("param w[-1]: []; out y = 1;", "E0602", "-1", "0 or more", ""),
         ("param w[1.5]: []; out y = 1;", "E0602", "1.5", "1.5", ""),
