@@ -20,17 +20,26 @@ TOLERANCES: dict[str, tuple[float, float]] = {
     "F32": (2e-5, 2e-6),
     "F16": (5e-3, 2e-3),
     "BF16": (4e-2, 2e-2),
+    "C64": (2e-5, 2e-6),  # two F32; there is no wider complex type to measure against
 }
 FINITE_DIFFERENCE = (1e-5, 2e-6)  # central differences of step 1e-6 in F64
 
 
 def assert_close(actual: Array, expected: Array, dtype: str = "F64", factor: float = 1.0) -> None:
-    """Arrays of one shape that agree to the tolerance of a dtype, infinities and NaN included."""
-    rtol, atol = TOLERANCES[dtype]
+    """Arrays of one shape that agree to the tolerance of a dtype (of complex numbers always C64), infinities and NaN included."""
     actual, expected = np.asarray(actual), np.asarray(expected)
+    rtol, atol = TOLERANCES["C64" if actual.dtype.kind == "c" else dtype]
     assert actual.shape == expected.shape
     wide = [a.astype(np.float64) if a.dtype.kind not in "c" else a for a in (actual, expected)]
     np.testing.assert_allclose(wide[0], wide[1], rtol=factor * rtol, atol=factor * atol)
+
+
+def random_array(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Normal random numbers: directions and cotangents; of complex ones both parts."""
+    found = np.asarray(rng.normal(size=shape))
+    if dtype.kind == "complex":
+        return np.asarray(found + 1j * rng.normal(size=shape)).astype(dtype.numpy)
+    return found
 
 
 def lanes_of(array: Array, count: int, rng: np.random.Generator, *, mixable: bool) -> list[Array]:

@@ -42,7 +42,7 @@ def as_nest(shared: ProgramContext, contract: Contract) -> Nest | None:
     static = prod(s for s in sizes if isinstance(s, int)) if all(isinstance(s, int) for s in sizes) else None
     buffers = shared.program.buffers
     uniform = all(
-        buffers[b].dtype == contract.dtype for b in (contract.left.buffer, contract.right.buffer, contract.target)
+        buffers[b].element == contract.dtype for b in (contract.left.buffer, contract.right.buffer, contract.target)
     )
     in_driver = contract.dtype in (F32, F64) and uniform and _driver_takes(contract)
     if in_driver and (static is None or static > SMALL_PRODUCT):
@@ -69,7 +69,7 @@ def _nest(shared: ProgramContext, contract: Contract) -> Nest:
     result: Expr = Reduced(RESULT, dtype)
     finals: list[Store] = []
     if contract.keeps_target or not contract.epilogue:
-        kept = buffers[contract.target].dtype
+        kept = buffers[contract.target].element
         value = result if kept == dtype else Apply("cast", (result,), kept)
         finals.append(Store(contract.target, Index(0, (*row_major(outer), 0)), value))
     finals += substituted(contract.epilogue, result, extra_axes=1)
@@ -79,7 +79,7 @@ def _nest(shared: ProgramContext, contract: Contract) -> Nest:
 
 
 def _operand_value(shared: ProgramContext, operand: Matrix, strides: Sequence[DimLike], contract: Contract) -> Expr:
-    kept = shared.program.buffers[operand.buffer].dtype
+    kept = shared.program.buffers[operand.buffer].element
     load = Load(operand.buffer, Index(operand.offset, tuple(strides)), kept)
     return load if kept == contract.dtype else Apply("cast", (load,), contract.dtype)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rlxlang.backends.llvm.emit_apply import element
 from rlxlang.backends.llvm.text import Operand, operand_text
-from rlxlang.backends.llvm.vector import BYTES, VectorEmitter
+from rlxlang.backends.llvm.vector import VectorEmitter
 from rlxlang.kernels import Gathered, Index, Load, Store
 from rlxlang.types import BOOL, DType
 
@@ -284,4 +284,4 @@ class Memory:
 
 def element_bytes(dtype: DType) -> int:
     """Bytes of an element in memory."""
-    return BYTES[memory_element(dtype)]
+    return dtype.bytes

@@ -91,7 +91,7 @@ class NestEmitter:
         self.nest = nest
         self.domain = domain or plan_domain(nest)
         self.levels = loop_levels(self.domain)
-        self.buffer_dtypes = {b.id: b.dtype for b in shared.program.buffers}
+        self.buffer_dtypes = {b.id: b.element for b in shared.program.buffers}
         self.lanes = _lanes(nest, self.domain, shared.target.width_bits, self.buffer_dtypes)
         everything = [s for p in nest.passes for s in p.stores] + list(nest.finals)
         self.written = frozenset(s.buffer for s in everything)

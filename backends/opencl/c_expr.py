@@ -98,8 +98,8 @@ class KernelScope:
         return f"v{self.names}"
 
     def dtype(self, buffer: int) -> DType:
-        """Element type of a buffer."""
-        return self.layout.program.buffers[buffer].dtype
+        """Type of the numbers in a buffer."""
+        return self.layout.program.buffers[buffer].element
 
     def is_private(self, buffer: int) -> bool:
         """Whether each work-item has a copy."""

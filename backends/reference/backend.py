@@ -53,8 +53,9 @@ class ReferenceExecutable:
             if buffer in memory.outputs and buffer not in taken:
                 results.append(memory.outputs[buffer])
             else:
-                shape = tuple(memory.value(d) for d in self.program.buffers[buffer].shape)
-                results.append(memory.flat(buffer).reshape(shape).copy())
+                record = self.program.buffers[buffer]
+                shape = tuple(memory.value(d) for d in record.shape)
+                results.append(memory.flat(buffer).view(record.dtype.numpy).reshape(shape).copy())
             taken.add(buffer)
         return results
 
@@ -121,8 +122,8 @@ def _run_copy(step: Copy, memory: Memory) -> None:
 
 def _run_library(step: Library, memory: Memory) -> None:
     def shaped(number: int) -> Array:
-        shape = tuple(memory.value(d) for d in memory.program.buffers[number].shape)
-        return memory.flat(number).reshape(shape)
+        buffer = memory.program.buffers[number]
+        return memory.flat(number).view(buffer.dtype.numpy).reshape(tuple(memory.value(d) for d in buffer.shape))
 
     found = call_routine(step.routine, [shaped(k) for k in step.arguments], dict(step.options), step.where)
     for number, result in zip(step.results, found, strict=True):
@@ -201,7 +202,7 @@ def _run_contract(step: Contract, memory: Memory) -> None:
         text = f"kernel `{step.name}`: {memory.describe(step.target)} cannot hold {list(shape)}"
         raise InternalError(text, stage="lower")
     if step.keeps_target:
-        target[: result.size] = cast(result, memory.program.buffers[step.target].dtype).reshape(-1)
+        target[: result.size] = cast(result, memory.program.buffers[step.target].element).reshape(-1)
     else:
         poison(target[: result.size])
     if step.epilogue:

@@ -198,7 +198,7 @@ class Evaluator:
         target = self.source(store.buffer)
         if self.memory.program.buffers[store.buffer].kind in ("input", "param", "constant"):
             raise self.problem(f"writes {self.memory.describe(store.buffer)}")
-        dtype = self.memory.program.buffers[store.buffer].dtype
+        dtype = self.memory.program.buffers[store.buffer].element
 
         def write() -> None:
             if store.mode == "set":

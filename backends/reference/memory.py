@@ -96,7 +96,7 @@ class Memory:
     def _place(self, buffer: Buffer, arrays: Mapping[int, Array]) -> None:
         count = self.elements(buffer.id)
         if buffer.kind in ("input", "param", "state"):
-            self._flat[buffer.id] = self._given(buffer, arrays, count)
+            self._flat[buffer.id] = self._given(buffer, arrays, count).view(buffer.element.numpy)
         elif buffer.kind == "constant":
             if buffer.data is None:
                 raise InternalError(f"{self.describe(buffer.id)} has no data", stage="lower")
@@ -104,7 +104,7 @@ class Memory:
         elif buffer.kind == "output":
             shape = tuple(self.value(d) for d in buffer.shape)
             self.outputs[buffer.id] = np.empty(shape, buffer.dtype.numpy)
-            self._flat[buffer.id] = self.outputs[buffer.id].reshape(-1)
+            self._flat[buffer.id] = self.outputs[buffer.id].reshape(-1).view(buffer.element.numpy)
             poison(self._flat[buffer.id])
         elif buffer.kind in ("temp", "private"):
             self._in_arena(buffer, count)
@@ -126,4 +126,4 @@ class Memory:
             text = f"{self.describe(buffer.id)} at bytes {start}…{stop} of an arena of {self._arena.size}"
             raise InternalError(text, stage="lower")
         if buffer.kind == "temp":
-            self._flat[buffer.id] = self._arena[start:stop].view(buffer.dtype.numpy)
+            self._flat[buffer.id] = self._arena[start:stop].view(buffer.element.numpy)

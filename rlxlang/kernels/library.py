@@ -39,7 +39,7 @@ class Library:
 
 
 _ROUTINES: dict[str, Routine] = {}
-_HOMES = ("rlxlang.kernels.linear",)  # modules whose import fills the table
+_HOMES = ("rlxlang.kernels.linear", "rlxlang.kernels.fourier")  # modules whose import fills the table
 
 
 def routine(name: str) -> Callable[[Routine], Routine]:

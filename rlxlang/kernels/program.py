@@ -12,7 +12,7 @@ from rlxlang.kernels.expr import Expr
 from rlxlang.kernels.library import Library
 from rlxlang.kernels.nest import Nest, Store
 from rlxlang.kernels.sorting import Sort
-from rlxlang.types import DimLike, DType
+from rlxlang.types import C64, F32, DimLike, DType
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +38,11 @@ class Buffer:
     name: str = ""
     data: np.ndarray[Any, Any] | None = None
     offset: DimLike = 0
+
+    @property
+    def element(self) -> DType:
+        """Type of the numbers that kernels read and write: a C64 buffer is to them one of F32 with a last axis of 2."""
+        return F32 if self.dtype == C64 else self.dtype
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +87,7 @@ class Contract:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copy:
-    """Copy all elements of one buffer to another of the same dtype and size."""
+    """Copy all elements of one buffer to another of the same `element` and as many bytes."""
 
     source: int
     target: int

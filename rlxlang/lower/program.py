@@ -26,6 +26,7 @@ from rlxlang.kernels import (
     roots,
     walk,
 )
+from rlxlang.lower.complex_parts import complex_as_parts
 from rlxlang.lower.contracts import GroupContract
 from rlxlang.lower.control import branch_step, given_buffers, hand_over, library_step, start_carries, while_step
 from rlxlang.lower.coords import Coord, identity
@@ -202,7 +203,8 @@ def lower(graph: Graph, *, threads: int = 1, in_place: Mapping[str, str] | None 
         RlxBackendError: An op or dtype has no kernel.
     """
     updates = dict(in_place or {})
-    graph = simplify(expand(graph, "lower")[0])
+    parts = complex_as_parts(expand(graph, "lower")[0])
+    graph = simplify(expand(parts, "lower")[0])
     buffers = Buffers()
     given: dict[Node, int] = {}
     for entry in graph.inputs:
@@ -270,6 +272,8 @@ def _place_outputs(
     partition = lowering.partition
     for output in graph.outputs:
         node = output.node
+        if isinstance(node.op.lower, how.Reinterpret):  # its memory is written as what it is made of
+            node = node.inputs[0]
         direct = (
             node in partition.group_of
             and node not in lowering.places
@@ -287,7 +291,7 @@ def _place_outputs(
             else:
                 late.append((node, target))
             continue
-        target = lowering.buffers.new("output", node.dtype, node.shape, output.name)
+        target = lowering.buffers.new("output", output.node.dtype, output.node.shape, output.name)
         outputs.append(target)
         if direct:
             lowering.places[node] = target

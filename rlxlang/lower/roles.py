@@ -35,7 +35,7 @@ def role_of(node: Node) -> Role:
         source = node.inputs[0].shape
         affine = reshape_coords(node.shape, source, identity(node.shape)) is not None
         return Role.INLINE if affine else Role.ALIAS
-    if isinstance(record, how.Barrier):
+    if isinstance(record, (how.Barrier, how.Reinterpret)):
         return Role.ALIAS
     if isinstance(record, how.ConstantData):
         return Role.GIVEN if node.tensor.rank else Role.INLINE

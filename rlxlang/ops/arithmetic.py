@@ -75,6 +75,7 @@ MUL_SAFE = elementwise(
     lambda x, y: np.where(x == 0, np.zeros((), x.dtype), x * y),
     uniform(*_ANY_SIGN),
     ZERO,
+    kinds=("float", "complex"),
     function=_mul_safe_expr,
     jvp=_jvp_mul_safe,
     vjp=lambda b, node, primals, ct: (emit.mul_safe(b, ct, primals[1]), emit.mul_safe(b, primals[0], ct)),
@@ -172,7 +173,7 @@ def _power_by_exponent(b: Builder, operands: tuple[Node, ...], result: Node) -> 
 
 POW = elementwise(
     "pow", "Power; integers wrap, a negative exponent truncates.", _power, uniform(_POSITIVE, (-2.0, 2.0)),
-    (_power_by_base, _power_by_exponent), kinds=REAL, guarded=True,
+    (_power_by_base, _power_by_exponent), kinds=(*REAL, "complex"), guarded=True,
 )  # fmt: skip
 
 

@@ -174,11 +174,11 @@ def binary(b: Builder, name: str, x: Value, y: Value, dtype: DType | None = None
     return b.emit(name, left, right)
 
 
-def as_float(b: Builder, op: str, value: Value) -> Node:
-    """A value as a tensor of floats: integers and Bool become F32."""
+def as_float(b: Builder, op: str, value: Value, *, is_complex_allowed: bool = False) -> Node:
+    """A value as a tensor of floats: integers and Bool become F32, and C64 stays where it is allowed."""
     require_value(op, value)
     node = as_node(b, value)
-    if node.dtype.kind == "complex":
+    if node.dtype.kind == "complex" and not is_complex_allowed:
         raise TypeProblem("E0301", f"`{op}` is not defined for C64")
     return emit.cast(b, node, float_dtype(node.dtype))
 

@@ -16,6 +16,7 @@ from rlxlang.ops.rules import Partial
 _WIDE = uniform((-2.0, 2.0))
 _POSITIVE = uniform((0.5, 2.0))
 _INSIDE = uniform((-0.8, 0.8))
+_FIELD = ("float", "complex")
 
 Chain = Callable[[Builder, Node, Node], Node]
 
@@ -41,10 +42,12 @@ def scalar_reference(function: Callable[[float], float]) -> Callable[..., Any]:
 
 # ----------------------------------------------------------------------------------------- exponentials, logarithms
 
-elementwise("exp", "e to the power x.", np.exp, _WIDE, _of(lambda b, x, y: y))
+elementwise("exp", "e to the power x.", np.exp, _WIDE, _of(lambda b, x, y: y), kinds=_FIELD)
 elementwise("exp2", "2 to the power x.", np.exp2, _WIDE, _of(lambda b, x, y: emit.scale(b, y, math.log(2))))
 elementwise("expm1", "exp(x) - 1, exact near 0.", np.expm1, _WIDE, _of(lambda b, x, y: emit.shift(b, y, 1)))
-elementwise("log", "Natural logarithm.", np.log, _POSITIVE, _of(lambda b, x, y: _inverse(b, x)), guarded=True)
+elementwise(
+    "log", "Natural logarithm.", np.log, _POSITIVE, _of(lambda b, x, y: _inverse(b, x)), kinds=_FIELD, guarded=True
+)
 elementwise(
     "log1p", "log(1 + x), exact near 0.", np.log1p, _POSITIVE,
     _of(lambda b, x, y: _inverse(b, emit.shift(b, x, 1))), guarded=True,
@@ -62,14 +65,20 @@ elementwise(
 
 elementwise(
     "sqrt", "Square root.", np.sqrt, _POSITIVE,
-    _of(lambda b, x, y: emit.div(b, b.full_like(x, 0.5), y)), guarded=True,
+    _of(lambda b, x, y: emit.div(b, b.full_like(x, 0.5), y)), kinds=_FIELD, guarded=True,
 )  # fmt: skip
 elementwise(
     "rsqrt", "1 / sqrt(x).", lambda x: 1 / np.sqrt(x), _POSITIVE,
     _of(lambda b, x, y: emit.scale(b, emit.div(b, y, x), -0.5)), guarded=True,
 )  # fmt: skip
 elementwise(
-    "recip", "1 / x.", lambda x: 1 / x, _POSITIVE, _of(lambda b, x, y: emit.neg(b, emit.square(b, y))), guarded=True
+    "recip",
+    "1 / x.",
+    lambda x: 1 / x,
+    _POSITIVE,
+    _of(lambda b, x, y: emit.neg(b, emit.square(b, y))),
+    kinds=_FIELD,
+    guarded=True,
 )
 elementwise(
     "root", "Square root whose derivative at 0 is 0: the subgradient of a norm.", np.sqrt, _POSITIVE,
@@ -79,11 +88,18 @@ elementwise(
 
 # ----------------------------------------------------------------------------------------- trigonometry
 
-elementwise("sin", "Sine of an angle in radians.", np.sin, _WIDE, _of(lambda b, x, y: b.emit("cos", x)))
-elementwise("cos", "Cosine of an angle in radians.", np.cos, _WIDE, _of(lambda b, x, y: emit.neg(b, b.emit("sin", x))))
+elementwise("sin", "Sine of an angle in radians.", np.sin, _WIDE, _of(lambda b, x, y: b.emit("cos", x)), kinds=_FIELD)
+elementwise(
+    "cos",
+    "Cosine of an angle in radians.",
+    np.cos,
+    _WIDE,
+    _of(lambda b, x, y: emit.neg(b, b.emit("sin", x))),
+    kinds=_FIELD,
+)
 elementwise(
     "tan", "Tangent of an angle in radians.", np.tan, uniform((-1.2, 1.2)),
-    _of(lambda b, x, y: emit.shift(b, emit.square(b, y), 1)),
+    _of(lambda b, x, y: emit.shift(b, emit.square(b, y), 1)), kinds=_FIELD,
 )  # fmt: skip
 
 
@@ -103,9 +119,16 @@ elementwise(
     _WIDE,
     _of(lambda b, x, y: _inverse(b, emit.shift(b, emit.square(b, x), 1))),
 )
-elementwise("sinh", "Hyperbolic sine.", np.sinh, _WIDE, _of(lambda b, x, y: b.emit("cosh", x)))
-elementwise("cosh", "Hyperbolic cosine.", np.cosh, _WIDE, _of(lambda b, x, y: b.emit("sinh", x)))
-elementwise("tanh", "Hyperbolic tangent.", np.tanh, _WIDE, _of(lambda b, x, y: emit.one_minus(b, emit.square(b, y))))
+elementwise("sinh", "Hyperbolic sine.", np.sinh, _WIDE, _of(lambda b, x, y: b.emit("cosh", x)), kinds=_FIELD)
+elementwise("cosh", "Hyperbolic cosine.", np.cosh, _WIDE, _of(lambda b, x, y: b.emit("sinh", x)), kinds=_FIELD)
+elementwise(
+    "tanh",
+    "Hyperbolic tangent.",
+    np.tanh,
+    _WIDE,
+    _of(lambda b, x, y: emit.one_minus(b, emit.square(b, y))),
+    kinds=_FIELD,
+)
 
 # ----------------------------------------------------------------------------------------- logistic, error function
 

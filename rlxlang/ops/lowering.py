@@ -162,5 +162,15 @@ class SortRows:
 
 
 @dataclass(frozen=True, slots=True)
+class ComplexParts:
+    """An op on complex numbers that is taken apart into ops on real and imaginary parts before kernels are made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reinterpret:
+    """The operand's memory under another dtype: C64 as F32 with a last axis of 2, or back."""
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """One result of a node with several; attribute index."""

@@ -57,7 +57,7 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 def _row(
     name: str, doc: str, accumulate: Callable[..., Any], identity: Callable[..., Any], jvp: Any, vjp: Any, widens: bool
 ) -> Op:
-    kinds = ("float", "int", "uint", "bool") if not widens else ("float", "int", "uint", "bool", "complex")
+    kinds = ("float", "int", "uint", "bool", *(("complex",) if name == "cumsum" else ()))
     return register(
         Op(
             name,

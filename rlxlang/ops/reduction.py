@@ -13,7 +13,7 @@ from rlxlang.ops.lowering import Reduction
 from rlxlang.ops.rules import batch_axes, batch_axis, require_axis, require_kinds
 from rlxlang.types import BOOL, I32, I64, DType, ShapeContext, TensorType, from_numpy, product, sum_dtype
 
-_NUMERIC = ("float", "int", "uint", "complex")
+_NUMERIC = ("float", "int", "uint")
 
 
 def _infer(name: str, kinds: Sequence[str], widens: bool = False) -> Callable[..., TensorType]:
@@ -55,7 +55,8 @@ def _widened(function: Callable[..., Any]) -> Callable[..., Any]:
         assert own is not None
         wide = sum_dtype(own).numpy
         # NumPy adds long columns one by one; in float64 that is exact enough to be the measure of the devices.
-        return function(x, axis=axes, dtype=np.float64 if wide == np.float32 else wide).astype(wide)
+        exact = {"float32": np.float64, "complex64": np.complex128}.get(wide.name, wide)
+        return function(x, axis=axes, dtype=exact).astype(wide)
 
     return reference
 
@@ -64,7 +65,7 @@ SUM = register(
     Op(
         "sum",
         "Sum over axes; small integers widen to 32 bits.",
-        _infer("sum", (*_NUMERIC, "bool"), widens=True),
+        _infer("sum", (*_NUMERIC, "bool", "complex"), widens=True),
         _widened(np.sum),
         lambda b, node, primals, tangents: b.emit("sum", tangents[0], axes=node.attrs["axes"]),
         lambda b, node, primals, ct: (emit.restore_axes(b, ct, node.attrs["axes"], primals[0].shape),),

@@ -19,7 +19,8 @@ from rlxlang.ops.broadcasting import (
     operands,
     require_value,
 )
-from rlxlang.types import BOOL, I32, DType, TypeProblem, float_dtype
+from rlxlang.ops.complex_numbers import imaginary_part, real_part
+from rlxlang.types import BOOL, C64, I32, DType, TypeProblem, float_dtype
 
 Build = Callable[..., Node]
 
@@ -214,6 +215,9 @@ def _float_test(name: str, for_integers: bool) -> Build:
         node = as_node(b, x)
         if node.dtype.is_float:
             return b.emit(name, node)
+        if node.dtype == C64:
+            parts = (b.emit(name, part(b, node)) for part in (real_part, imaginary_part))
+            return b.emit("bit_and" if for_integers else "bit_or", *parts)
         return b.full(for_integers, BOOL, node.shape)
 
     return build
@@ -285,8 +289,11 @@ surface("clamp_max", (tensor("x"), tensor("max")), lambda b, x, max: _clamp(b, x
 # ----------------------------------------------------------------------------------------- functions of one number
 
 
+_OF_COMPLEX = ("exp", "log", "sqrt", "recip", "sin", "cos", "tan", "sinh", "cosh", "tanh")
+
+
 def _float_function(name: str) -> Build:
-    return lambda b, x: b.emit(name, as_float(b, name, x))
+    return lambda b, x: b.emit(name, as_float(b, name, x, is_complex_allowed=name in _OF_COMPLEX))
 
 
 for _name in (
@@ -313,7 +320,14 @@ def _keeping_integers(name: str, on_integers: Callable[[Builder, Node], Node], b
     return build
 
 
-surface("abs", (tensor("x"),), _keeping_integers("abs", lambda b, x: b.emit("abs", x), False), OPS["abs"].doc)
+def _abs(b: Builder, x: Value) -> Node:
+    node = as_node(b, x)
+    if node.dtype == C64:
+        return b.emit("hypot", real_part(b, node), imaginary_part(b, node))
+    return _keeping_integers("abs", lambda b, x: b.emit("abs", x), False)(b, node)
+
+
+surface("abs", (tensor("x"),), _abs, OPS["abs"].doc)
 surface("sign", (tensor("x"),), _keeping_integers("sign", lambda b, x: b.emit("sign", x), False), OPS["sign"].doc)
 for _name in ("round", "floor", "ceil", "trunc"):
     surface(_name, (tensor("x"),), _keeping_integers(_name, lambda b, x: x, True), OPS[_name].doc)
@@ -347,6 +361,10 @@ _with_number("hardshrink", "width", 0.5)
 
 def _cast(b: Builder, x: Value, dtype: Any) -> Node:
     target = dtype_argument("cast", dtype)
+    if isinstance(x, Node) and x.dtype == C64 and target not in (C64, BOOL):
+        raise TypeProblem(
+            "E0301", f"`cast` of C64 to {target} would drop the imaginary part", (), "write `real(x)`, or `abs(x)`"
+        )
     if not isinstance(x, Node):
         return emit.cast(b, as_node(b, x), target)
     return emit.cast(b, x, target)

@@ -18,8 +18,9 @@ from rlxlang.ops.arguments import (
     tensor,
 )
 from rlxlang.ops.broadcasting import Value, as_float, as_node
+from rlxlang.ops.statistics import mean_over
 from rlxlang.ops.surface_arithmetic import truth
-from rlxlang.types import I32, I64, TypeProblem
+from rlxlang.types import C64, I32, I64, TypeProblem
 
 _AXES = Parameter("axes", "axes", None)
 _AXIS_LAST = Parameter("axis", "axis", -1)
@@ -74,8 +75,10 @@ surface("count_nonzero", (tensor("x"), _AXES, _KEEP), _count_nonzero, "Number of
 
 def _statistic(name: str, option: Parameter | None = None) -> Callable[..., Node]:
     def build(b: Builder, x: Value, axes: Any = None, keep_dim: Any = False, **options: Any) -> Node:
-        node = as_float(b, name, x)
+        node = as_float(b, name, x, is_complex_allowed=name == "mean")
         over = canonical_axes(name, axes, len(node.shape))
+        if node.dtype == C64:
+            return _kept(b, name, mean_over(b, node, over), node, over, keep_dim)
         attrs: dict[str, Any] = {}
         if option is not None and option.name == "ddof":
             attrs = {"ddof": static_int(name, options["ddof"], "ddof")}

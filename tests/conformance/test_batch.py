@@ -8,9 +8,19 @@ import numpy as np
 import pytest
 
 from rlxlang.interp import evaluate
-from rlxlang.ir import Graph, Op, Sample
+from rlxlang.ir import Graph, Node, Op, Sample
 from rlxlang.transforms import jvp, vjp, vmap
-from tests.oracles import Array, arrays_of, assert_close, cases, float_inputs, float_outputs, graph_of, lanes_of
+from tests.oracles import (
+    Array,
+    arrays_of,
+    assert_close,
+    cases,
+    float_inputs,
+    float_outputs,
+    graph_of,
+    lanes_of,
+    random_array,
+)
 
 LANES = 3
 CASES = [pytest.param(op, s, id=name) for name, op, s in cases() if s.args]
@@ -62,6 +72,10 @@ def test_batch_of_a_dynamic_number(op: Op, sample: Sample) -> None:
             assert_close(value, np.stack([one] * count), factor=100)
 
 
+def _direction(node: Node, rng: np.random.Generator) -> Array:
+    return random_array(node.dtype, node.shape, rng).astype(node.dtype.numpy)
+
+
 @pytest.mark.parametrize(("op", "sample"), SMOOTH)
 def test_batch_of_derivatives(op: Op, sample: Sample, rng: np.random.Generator) -> None:
     graph = graph_of(op, sample)
@@ -71,7 +85,7 @@ def test_batch_of_derivatives(op: Op, sample: Sample, rng: np.random.Generator) 
         arrays = arrays_of(sample)
         for entry in derived.inputs:
             if entry.name not in arrays:
-                arrays[entry.name] = rng.normal(size=entry.node.shape)
+                arrays[entry.name] = _direction(entry.node, rng)
         _check(
             derived, arrays, {n: 0 for n in arrays if n.startswith(("ct_", "tangent_"))}, rng, mixable=sample.mixable
         )

@@ -80,15 +80,17 @@ def mismatches(graph: Graph, got: Sequence[Array], want: Sequence[Array], rtol: 
         if right.dtype.kind in "biu":
             same = np.array_equal(left, right)
         else:
-            wide = left.astype(np.float64), right.astype(np.float64)
-            same = np.allclose(*wide, rtol=rtol, atol=atol, equal_nan=True)
+            wide = [a.astype(np.complex128 if a.dtype.kind == "c" else np.float64) for a in (left, right)]
+            # Complex numbers are of single precision, whatever the dtype of the other results is.
+            near = [max(t, 1e-5) if right.dtype.kind == "c" else t for t in (rtol, atol)]
+            same = np.allclose(*wide, rtol=near[0], atol=near[1], equal_nan=True)
         if not same:
             found.append(f"{output.name}: {_worst(left, right)}")
     return found
 
 
 def _worst(left: Array, right: Array) -> str:
-    wide = [a.astype(np.float64).reshape(-1) for a in (left, right)]
+    wide = [a.astype(np.complex128 if a.dtype.kind == "c" else np.float64).reshape(-1) for a in (left, right)]
     with np.errstate(all="ignore"):
         gap = np.abs(wide[0] - wide[1])
         gap[(wide[0] == wide[1]) | (np.isnan(wide[0]) & np.isnan(wide[1]))] = 0

@@ -16,7 +16,7 @@ from rlxlang.transforms import jvp, vjp, vmap
 from rlxlang.types import BF16, DTYPES, F16, F32, I32, Dim, DType, TypeProblem
 from rlxlang.types import evaluate as evaluate_dim
 from tests.devices.running import DEVICES, Array, Part, Runner, cast_floats, graph_of, merge, mismatches
-from tests.oracles import cases, float_inputs, float_outputs, lanes_of
+from tests.oracles import cases, float_inputs, float_outputs, lanes_of, random_array
 
 # Relative and absolute. The interpreter computes in the same dtype, so both sides err: vector functions by 2 ulp, derivatives by a
 # few operations more; halves are rounded once on either side, and one rounding may fall the other way.
@@ -56,7 +56,7 @@ def _derived(
     found = (jvp if form == "jvp" else vjp)(graph, float_inputs(graph))
     for entry in found.inputs[len(graph.inputs) :]:
         shape = tuple(evaluate_dim(d, sizes) for d in entry.node.shape)
-        arrays[entry.name] = np.asarray(rng.normal(size=shape)).astype(entry.node.dtype.numpy)
+        arrays[entry.name] = random_array(entry.node.dtype, shape, rng).astype(entry.node.dtype.numpy)
     return found
 
 
@@ -171,16 +171,21 @@ def _special_parts(dtypes: tuple[str, ...]) -> list[Part]:
     return found
 
 
-def _special_mismatches(part: Part, left: Array, right: Array) -> list[str]:
-    name = part.name.split()[0]
+def _differ(name: str, left: Array, right: Array) -> Array:
+    if right.dtype.kind == "c":
+        return _differ(name, left.real, right.real) | _differ(name, left.imag, right.imag)
     if right.dtype.kind != "f":
-        wrong = left != right
-    else:
-        with np.errstate(all="ignore"):
-            rtol = 1e-11 if right.dtype == np.float64 else 4e-6
-            wrong = ~np.isclose(left, right, rtol=rtol, atol=BUILT.get(name, 0.0), equal_nan=True)
-            if name not in BUILT:
-                wrong |= (np.signbit(left) != np.signbit(right)) & ~np.isnan(right)
+        return np.asarray(left != right)
+    with np.errstate(all="ignore"):
+        rtol = 1e-11 if right.dtype == np.float64 else 4e-6
+        wrong = ~np.isclose(left, right, rtol=rtol, atol=BUILT.get(name, 0.0), equal_nan=True)
+        if name not in BUILT:
+            wrong |= (np.signbit(left) != np.signbit(right)) & ~np.isnan(right)
+    return np.asarray(wrong)
+
+
+def _special_mismatches(part: Part, left: Array, right: Array) -> list[str]:
+    wrong = _differ(part.name.split()[0], left, right)
     operands = list(part.arrays.values())
     return [
         f"{part.name}({', '.join(repr(a[k]) for a in operands)}): {left[k]!r} instead of {right[k]!r}"
