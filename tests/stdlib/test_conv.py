@@ -397,6 +397,22 @@ def test_a_stage_is_its_blocks(kind: str, rng: Rng) -> None:
     assert rlx.check('use conv; input x: [?b, 4, ?s]; out y = conv::stage(x, 8, 2, kind: "dense");')
 
 
+@pytest.mark.parametrize("axes", [2, 3])
+def test_pools_behind_the_stem(axes: int, rng: Rng) -> None:
+    dims = ", ".join("4" * axes)
+    func = rlx.loads(f"""use conv; input x: [?b, 2, {dims}];
+    out y = conv::resnet(x, 3, [2], [0], stem_pool: true, norm: "layer", axes: {axes}) as r;""").init_params(seed=1)
+    v: dict[str, Any] = {n: func.param_binding(n) for n in func.param_names()}
+    x = rng.standard_normal((2, 2, *[4] * axes)).astype(np.float32)
+    h = padded(layer(v, "r.stem", x, norm=1), 1, 1, -math.inf)
+    windows = [
+        h[(slice(None), slice(None), *(slice(2 * i, 2 * i + 3) for i in p))] for p in product((0, 1), repeat=axes)
+    ]
+    pooled = np.mean([w.max(tuple(range(2, 2 + axes))) for w in windows], 0)
+    (y,) = func.run_on("reference", x=x)
+    np.testing.assert_allclose(y, pooled @ v["r.head.fc.w"] + v["r.head.fc.b"], rtol=1e-4, atol=1e-5)
+
+
 def test_large_images_and_dropped_branches(rng: Rng) -> None:
     text = """use conv;
     input x: [?b, 2, 32];

@@ -37,9 +37,9 @@ def test_layers(rng: Rng) -> None:
     out a = lora_dense(x, 3, 2, 8.0) as a;
     out b = lora_dense(x, 3, 4, 8.0, "tanh", bias: false, rooted: true) as b;
     out c = frozen_dense(x, 3, "silu") as c;
-    out d = lora_embedding(ids, 5, 3, 2, 3.0) as d;
+    out d = lora_embedding(ids, 5, 3, 2, 3.0) as d, g = lora_dense(x, 3, 2) as g, h = lora_embedding(ids, 5, 3, 2) as h;
     out e = projection(x, 3, "e", true, 2, 1.0, false), f = projection(x, 3, "f", false, 2, 1.0, true);"""
-    frozen = Frozen("a.w", "a.b", "b.w", "c.w", "c.b", "d.table", "e.w", "f.w", "f.b")
+    frozen = Frozen("a.w", "a.b", "b.w", "c.w", "c.b", "d.table", "g.w", "g.b", "h.table", "e.w", "f.w", "f.b")
 
     def oracle(given: Values) -> list[Array]:
         v = frozen.of(given)
@@ -50,12 +50,26 @@ def test_layers(rng: Rng) -> None:
             np.tanh(low(v, "b", x, 4)),
             h * special.expit(h),
             (v["d.table"] + 1.5 * v["d.lora_a"] @ v["d.lora_b"])[ids],
+            low(v, "g", x, 0.5) + v["g.b"],
+            (v["h.table"] + 0.5 * v["h.lora_a"] @ v["h.lora_b"])[ids],
             low(v, "e", x, 0.5),
             x @ v["f.w"] + v["f.b"],
         ]
 
     names = ["a.w", "a.lora_a", "a.lora_b", "a.b", "b.w", "b.lora_a", "b.lora_b", "c.w", "c.b"]
-    names += ["d.table", "d.lora_a", "d.lora_b", "e.w", "e.lora_a", "e.lora_b", "f.w", "f.b"]
+    names += [
+        "d.table",
+        "d.lora_a",
+        "d.lora_b",
+        "g.w",
+        "g.lora_a",
+        "g.lora_b",
+        "g.b",
+        "h.table",
+        "h.lora_a",
+        "h.lora_b",
+    ]
+    names += ["e.w", "e.lora_a", "e.lora_b", "f.w", "f.b"]
     sets = [{"x": rng.standard_normal((b, 4)), "ids": rng.integers(0, 5, (b, 2)).astype(np.int32)} for b in (3, 1)]
     func = check(text, names, oracle, *sets, rng=rng, factor=4)
     x, ids = rng.standard_normal((2, 3, 4)).astype(np.float32), sets[0]["ids"]
@@ -79,6 +93,13 @@ def test_start_and_merge(rng: Rng) -> None:
     before = plain.with_params({n: v[n] for n in ("l.w", "l.b")}).run(x=x)[0]
     np.testing.assert_allclose(start.run(x=x)[0], before, rtol=1e-5, atol=1e-5)
     trained = {**v, "l.lora_b": rng.standard_normal((2, 60)).astype(np.float32)}
+    table = rlx.loads("use lora; input i: [I32; 2]; out y = lora::lora_embedding(i, 500, 20, 40) as e;").init_params(
+        seed=1
+    )
+    for name, std in (("table", 0.02), ("lora_a", 0), ("lora_b", 1)):
+        values = table.param_binding(f"e.{name}")
+        assert values is not None
+        assert abs(values.std() - std) <= 0.06 * std
     for option, scale in (("", 4), (", true", 8 / math.sqrt(2))):
         merge = rlx.loads(f"""use lora; input w: [40, 60]; input a: [40, 2]; input b: [2, 60];
         out w2 = lora::lora_merge(w, a, b, 8.0{option}), s = lora::lora_scale(8.0, 2{option});""")
@@ -94,7 +115,9 @@ def test_attention(rng: Rng) -> None:
     text = """use lora;
     input x: [?b, ?s, 4];
     out a = lora::lora_attention(x, 2, 2, 3.0, causal: true) as a;
-    out b = lora::lora_attention(x, 2, 1, 1.0, false, true, false, true, kv_heads: 1, head_dim: 4, bias: false) as b;"""
+    out b = lora::lora_attention(
+        x, 2, 1, adapt_q: false, adapt_k: true, adapt_v: false, adapt_o: true, kv_heads: 1, head_dim: 4, bias: false
+    ) as b;"""
     layers = {"a": "qv", "b": "ko"}
     frozen = [f"{n}.{p}.w" for n in layers for p in "qkvo"] + [f"a.{p}.b" for p in "qkvo"]
     constants = Frozen(*frozen)

@@ -143,18 +143,21 @@ def test_mixtures(rng: Rng) -> None:
 
 
 def test_expert_choice(rng: Rng) -> None:
-    text = "use moe; input x: [?b, ?s, 3]; out y = moe::expert_choice(x, 4, 5, 3) as e;"
+    text = "use moe; input x: [?b, ?s, 3]; out y = moe::expert_choice(x, 4, 5, 3) as e, z = moe::expert_choice(x, 4, 5) as f;"
 
-    def oracle(v: Values) -> Array:
+    def choice(v: Values, name: str, capacity: int) -> Array:
         tokens = v["x"].reshape(-1, 3)
-        probabilities = special.softmax(tokens @ v["e.router"], -1)
-        y, room = np.zeros_like(tokens), max(1, 3 * len(tokens) // 4)
+        probabilities = special.softmax(tokens @ v[f"{name}.router"], -1)
+        y, room = np.zeros_like(tokens), max(1, capacity * len(tokens) // 4)
         for expert in range(4):
             for t in np.argsort(-probabilities[:, expert])[:room]:
-                y[t] += probabilities[t, expert] * network(v, "e.experts", expert, tokens[t])
+                y[t] += probabilities[t, expert] * network(v, f"{name}.experts", expert, tokens[t])
         return y.reshape(v["x"].shape)
 
-    names = ["e.router", *(f"e.experts.{p}" for p in ("up", "gate", "down"))]
+    def oracle(v: Values) -> list[Array]:
+        return [choice(v, "e", 3), choice(v, "f", 2)]
+
+    names = [f"{n}.{p}" for n in "ef" for p in ("router", "experts.up", "experts.gate", "experts.down")]
     check(text, names, oracle, *({"x": rng.standard_normal((b, s, 3))} for b, s in ((2, 3), (1, 1))), rng=rng, factor=4)
 
 
@@ -173,4 +176,13 @@ def test_mixture_block(rng: Rng) -> None:
 
     names = ["m.attn_norm.gamma", *(f"m.attn.{p}.w" for p in "qkvo"), "m.ffn_norm.gamma", "m.moe.router"]
     names += [f"m.moe.experts.{p}" for p in ("up", "gate", "down")]
-    check(text, names, oracle, {"x": rng.standard_normal((2, 3, 4))}, rng=rng, factor=8)
+    func = check(text, names, oracle, {"x": rng.standard_normal((2, 3, 4))}, rng=rng, factor=8)
+    x = rng.standard_normal((2, 9, 4)).astype(np.float32)
+    given = {"m.attn.k.w": (4, 4), "m.attn.v.w": (4, 4)}
+    params = {n: func.param_binding(n) for n in names} | {n: np.eye(*s, dtype=np.float32) for n, s in given.items()}
+    usual, written = (
+        rlx.loads(f"use moe; input x: [?b, ?s, 4]; let (y, _, _) = moe::mixture_block({options}) as m; out y;")
+        for options in ("x, 2, 3, 5", "x, 2, 3, 5, 2, 2, 10000.0, none, none, none, 1e-5")
+    )
+    results = [f.with_params(params).run_on("reference", x=x)[0] for f in (usual, written)]
+    np.testing.assert_array_equal(*results)

@@ -159,6 +159,8 @@ def test_losses_at_the_boundary(rng: Rng) -> None:
     param normal: [3];
     let y = x + 1; let q = (tanh(y @ w + b) @ m)[.., 1];
     out a = residual_loss(p), c = residual_loss(p, square(s), "none"), d = dirichlet_loss(u, s), e = dirichlet_loss(p);
+    out m1 = dirichlet_loss(u, s, square(s), "none"), m2 = neumann_loss(u, x, normal, s, square(s), "none");
+    out m3 = robin_loss(u, x, normal);
     out f = neumann_loss(u, x, normal, s), g = robin_loss(u, x, x, s, 2.0, 0.5, square(s), "none");
     out h = periodic_loss(p, x, q, y, 1), i = periodic_loss(p, x, q, y, 0, square(s), "none");
     out j = ritz_energy(u, x, s), k = with_ends(p, x[.., 0], -1.0, 2.0, 5.0, 7.0), l = with_ends(u, x[.., ..1]);"""
@@ -179,6 +181,9 @@ def test_losses_at_the_boundary(rng: Rng) -> None:
             p**2 * s**2,
             ((u - s) ** 2).mean(),
             (p**2).mean(),
+            s**2 * (u - s) ** 2,
+            s**2 * (first[:, 0] @ v["normal"] - s) ** 2,
+            ((u + first[:, 0] @ v["normal"]) ** 2).mean(),
             ((first[:, 0] @ v["normal"] - s) ** 2).mean(),
             s**2 * (s * u + 2 * (first[:, 0] * x).sum(1) - 0.5) ** 2,
             apart(1).mean(),

@@ -270,10 +270,10 @@ def test_bidirectional(cell: str, rng: Rng) -> None:
 
 def test_stacked(rng: Rng) -> None:
     text = """use rnn;
-    input x: [?b, ?s, 3]; input start: [2, ?b, 8]; input n: [I32; ?b];
+    input x: [?b, ?s, 3]; input start: [2, ?b, 8]; input ends: [4, ?b, 4]; input n: [I32; ?b];
     let (a, ea) = rnn::stacked(x, 4, 2, start: start, lengths: n) as a;
-    let (b, eb) = rnn::stacked(x, 4, 2, "gru", both: true) as b;
-    let (c, ec) = rnn::stacked(x, 4, 1, "rnn", lengths: n) as c;
+    let (b, eb) = rnn::stacked(x, 4, 2, "gru", true, ends) as b;
+    let (c, ec) = rnn::stacked(x, 4, 1, "rnn", true, lengths: n) as c;
     out a, ea, b, eb, c, ec;"""
 
     def oracle(v: Values) -> list[Array]:
@@ -281,13 +281,18 @@ def test_stacked(rng: Rng) -> None:
         a, e0 = layer(v, "a.layers.0.lstm", "lstm", x, start[0], n)
         a, e1 = layer(v, "a.layers.1.lstm", "lstm", a, start[1], n)
         zeros = np.zeros((2, len(x), 4))
-        b, d0 = two_ways(v, "b.layers.0", "gru", x, zeros, None)
-        b, d1 = two_ways(v, "b.layers.1", "gru", b, zeros, None)
-        c, f0 = layer(v, "c.layers.0.rnn", "rnn", x, zeros[0], n)
-        return [a, np.stack([e0, e1]), b, np.concatenate([d0, d1]), c, f0[None]]
+        b, d0 = two_ways(v, "b.layers.0", "gru", x, v["ends"][:2], None)
+        b, d1 = two_ways(v, "b.layers.1", "gru", b, v["ends"][2:], None)
+        c, f = two_ways(v, "c.layers.0", "rnn", x, zeros, n)
+        return [a, np.stack([e0, e1]), b, np.concatenate([d0, d1]), c, f]
 
     sets = [
-        {"x": rng.standard_normal((2, s, 3)), "start": rng.standard_normal((2, 2, 8)), "n": np.array(n, np.int32)}
+        {
+            "x": rng.standard_normal((2, s, 3)),
+            "start": rng.standard_normal((2, 2, 8)),
+            "ends": rng.standard_normal((4, 2, 4)),
+            "n": np.array(n, np.int32),
+        }
         for s, n in ((3, (3, 2)), (2, (1, 2)))
     ]
     ways = [f"b.layers.{i}.{way}.gru" for i in (0, 1) for way in ("forward", "backward")]
@@ -296,7 +301,8 @@ def test_stacked(rng: Rng) -> None:
         *names("a.layers.1.lstm", "lstm"),
         *(p for w in ways for p in names(w, "gru")),
     ]
-    check(text, [*params, *names("c.layers.0.rnn", "rnn")], oracle, *sets, rng=rng, factor=2)
+    ends = [p for way in ("forward", "backward") for p in names(f"c.layers.0.{way}.rnn", "rnn")]
+    check(text, [*params, *ends], oracle, *sets, rng=rng, factor=2)
 
 
 def test_dropout_lies_between_layers(rng: Rng) -> None:
