@@ -137,18 +137,23 @@ def _prefix(name: str) -> Callable[..., Node]:
 
 
 def _cumlogsumexp(b: Builder, x: Value, axis: Any = -1, reverse: Any = False) -> Node:
-    """Every prefix by itself, as no running scale serves them all: n² terms, none of them stored."""
+    """Sums of exp relative to the largest entry so far, which are scaled anew wherever that changes."""
     op = "cumlogsumexp"
     node = as_float(b, op, x)
     k, backwards = canonical_axis(op, axis, len(node.shape)), static_bool(op, reverse, "reverse")
-    moved = emit.move_axis(b, node, k, len(node.shape) - 1)
-    n = moved.shape[-1]
-    last = len(moved.shape)
-    wide = emit.insert_axis(b, moved, last - 1, n)
-    row, column = (emit.iota(b, wide.shape, a, I32) for a in (last - 1, last))
-    inside = b.emit("ge" if not backwards else "le", row, column)
-    masked = emit.select(b, inside, wide, b.full_like(wide, float("-inf")))
-    return emit.move_axis(b, b.emit("logsumexp", masked, axes=(last,)), last - 1, k)
+    wide = emit.widen(b, node)
+    # Results do not depend on what they are relative to, so neither do derivatives.
+    at = b.emit("stop_gradient", wide)
+    top, before = (b.emit("cummax", at, axis=k, exclusive=e, reverse=backwards) for e in (False, True))
+    nothing = float("-inf")
+    base = emit.drop(b, emit.compare(b, "eq", top, nothing), top)
+    rescaled = b.emit("exp", emit.sub(b, before, base))
+    factor = emit.drop(b, emit.compare(b, "eq", before, nothing), rescaled)
+    terms = b.emit("exp", emit.sub(b, wide, base))
+    total = b.emit("linear_recurrence", factor, terms, axis=k, reverse=backwards)
+    empty = emit.compare(b, "eq", total, 0)
+    logarithm = b.emit("log", emit.select(b, empty, b.full_like(total, 1), total))
+    return emit.cast(b, emit.select(b, empty, b.full_like(total, nothing), emit.add(b, base, logarithm)), node.dtype)
 
 
 surface(

@@ -1,4 +1,4 @@
-"""Derivatives of cumulative products: exact at zeros, to any order, with memory for a few copies of the operand."""
+"""Cumulative products and sums of exp: exact at zeros and infinities, to any order, with memory for a few copies of the operand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlxlang.interp import evaluate
 from rlxlang.transforms import jvp, vjp
 from rlxlang.types import F32, TensorType
 from rlxlang.types import product as size_of
-from tests.ops.calls import build, pull
+from tests.ops.calls import build, call, pull
 
 Array = np.ndarray[Any, Any]
 WITH_ZEROS = np.array([2.0, 0.0, 3.0, 0.0, 5.0, -1.0])
@@ -54,7 +54,30 @@ def test_second_derivatives_at_zeros(exclusive: bool, reverse: bool, rng: np.ran
         assert_allclose(found, want, atol=1e-12)
 
 
-def test_no_value_is_larger_than_the_operand() -> None:
-    graph, _ = build("cumprod", TensorType(F32, (3, 1000)), 1)
+def test_sums_of_exp_at_the_ends_of_the_range() -> None:
+    inf, nan = np.inf, np.nan
+    rows = {
+        (-inf, -inf, -1000.0, 3.0): (-inf, -inf, -1000.0, 3.0),
+        (1e3, -1e3, 1e3, -inf): (1e3, 1e3, 1e3 + np.log(2), 1e3 + np.log(2)),
+        (0.0, inf, 1.0, -inf): (0.0, nan, nan, nan),
+        (2.0, nan, 1.0, 5.0): (2.0, nan, nan, nan),
+    }
+    for row, want in rows.items():
+        assert_allclose(call("cumlogsumexp", np.array(row)), want)
+        assert_allclose(call("cumlogsumexp", np.array(row[::-1]), reverse=True), want[::-1])
+    assert_allclose(pull("cumlogsumexp", np.array([-inf, -inf, -1000.0, 3.0])), [0, 0, 1, 1])
+    assert_allclose(pull("cumlogsumexp", np.full(3, -inf)), [0, 0, 0])
+
+
+def test_gradients_of_sums_of_exp(rng: np.random.Generator) -> None:
+    x, weights = rng.normal(size=9) * 5, rng.normal(size=9)
+    sums = np.logaddexp.accumulate(x)
+    shares = np.where(np.tri(9) > 0, np.exp(x - sums[:, None]), 0)
+    assert_allclose(pull("cumlogsumexp", x, ct=weights), weights @ shares, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["cumprod", "cumlogsumexp"])
+def test_no_value_is_larger_than_the_operand(name: str) -> None:
+    graph, _ = build(name, TensorType(F32, (3, 1000)), 1)
     for derived in (vjp(graph, ["x0"]), jvp(graph, ["x0"])):
         assert max(size_of(node.shape) for node in derived.nodes) <= 3 * 1001
