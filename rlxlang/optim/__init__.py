@@ -16,6 +16,8 @@ from rlxlang.optim.nadamw import NAdamW
 from rlxlang.optim.qhadamw import QHAdamW
 from rlxlang.optim.radam import RAdam
 from rlxlang.optim.sgd import Sgd
+from rlxlang.optim.soap import Soap
+from rlxlang.optim.stiefel import Stiefel
 
 __all__ = [
     "Adafactor",
@@ -32,6 +34,8 @@ __all__ = [
     "QHAdamW",
     "RAdam",
     "Sgd",
+    "Soap",
+    "Stiefel",
     "clip_by_global_norm",
     "global_grad_clip_scale",
     "l2_norm",

@@ -7,16 +7,18 @@ forms round after each operation in the same order, so a compiled step follows t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from rlxlang.ir import Builder, Node
+from rlxlang.ir import Builder, Graph, GraphOutput, Node, declare
 from rlxlang.ops import emit
+from rlxlang.ops.control_branch import cond
 
 # An ndarray or a `Traced`.
 Value: TypeAlias = Any
+Branch: TypeAlias = Callable[..., tuple[Value, ...]]
 
 
 class Arithmetic(Protocol):
@@ -60,6 +62,26 @@ class Arithmetic(Protocol):
 
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
         """The same elements under another shape."""
+        ...
+
+    def orthonormal(self, x: Value) -> Value:
+        """Q of the QR decomposition of a matrix with no more columns than rows, the diagonal of R not negative."""
+        ...
+
+    def eigenvectors(self, x: Value) -> Value:
+        """Eigenvectors of a symmetric matrix as columns, that of the largest eigenvalue first."""
+        ...
+
+    def descending(self, x: Value) -> Value:
+        """Positions of the entries of a vector from the largest to the smallest."""
+        ...
+
+    def take(self, x: Value, positions: Value, axis: int) -> Value:
+        """The entries of an axis of a matrix at positions."""
+        ...
+
+    def choose(self, flag: Value, then: Branch, orelse: Branch, values: Sequence[Value]) -> tuple[Value, ...]:
+        """`then(*values)` where the number `flag` is greater than 0, else `orelse(*values)`; only that one is computed."""
         ...
 
 
@@ -106,6 +128,32 @@ class HostArithmetic:
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
         """See `Arithmetic`."""
         return np.reshape(x, tuple(shape))
+
+    def orthonormal(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        q, r = np.linalg.qr(x)
+        return q * _signs(np.diagonal(r))
+
+    def eigenvectors(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return np.linalg.eigh(x)[1][:, ::-1]
+
+    def descending(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return np.argsort(-x, kind="stable")
+
+    def take(self, x: Value, positions: Value, axis: int) -> Value:
+        """See `Arithmetic`."""
+        return np.take(x, positions, axis)
+
+    def choose(self, flag: Value, then: Branch, orelse: Branch, values: Sequence[Value]) -> tuple[Value, ...]:
+        """See `Arithmetic`."""
+        return then(*values) if flag > 0 else orelse(*values)
+
+
+def _signs(diagonal: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """-1 where a number is negative, else 1."""
+    return np.where(diagonal < 0, -1, 1).astype(diagonal.dtype)
 
 
 class Traced:
@@ -220,6 +268,47 @@ class GraphArithmetic:
             known = -math.prod(shape)
             shape = tuple(math.prod(x.shape) // known if d == -1 else d for d in shape)
         return Traced(x.builder, emit.reshape(x.builder, x.node, shape))
+
+    def orthonormal(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        b, found = x.builder, x.builder.emit("qr", x.node)
+        q, r = (Traced(b, b.emit("item", found, index=k)) for k in range(2))
+        size = r.shape[0]
+        unit = Traced(b, b.constant(np.eye(size, dtype=r.node.dtype.numpy)))
+        diagonal = self.reshape(self.sum(r * unit, (1,)), (size,))
+        ones = Traced(b, b.full_like(diagonal.node, 1))
+        return q * self.where_positive(-diagonal, -ones, ones)
+
+    def eigenvectors(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        b = x.builder
+        vectors = b.emit("item", b.emit("eigh", x.node), index=1)
+        return Traced(b, b.emit("flip", vectors, axes=(1,)))
+
+    def descending(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        b, row = x.builder, emit.reshape(x.builder, x.node, (1, *x.shape))
+        order = b.emit("item", b.emit("sort", row, count=x.shape[0], descending=True), index=1)
+        return Traced(b, emit.reshape(b, order, x.shape))
+
+    def take(self, x: Value, positions: Value, axis: int) -> Value:
+        """See `Arithmetic`."""
+        return Traced(x.builder, emit.take(x.builder, x.node, positions.node, axis))
+
+    def choose(self, flag: Value, then: Branch, orelse: Branch, values: Sequence[Value]) -> tuple[Value, ...]:
+        """See `Arithmetic`."""
+        b = flag.builder
+        graphs = [_branch(name, function, values) for name, function in (("then", then), ("else", orelse))]
+        found = cond(b, flag.apply("gt", 0.0).node, graphs[0], graphs[1], [v.node for v in values])
+        return tuple(Traced(b, node) for node in found)
+
+
+def _branch(name: str, function: Branch, values: Sequence[Value]) -> Graph:
+    """A branch of a choice as a graph of its values."""
+    b = Builder()
+    inputs = [b.input(f"v{k}", v.node.dtype, v.node.shape) for k, v in enumerate(values)]
+    results = function(*(Traced(b, node) for node in inputs))
+    return b.finish(name, map(declare, inputs), [GraphOutput(f"r{k}", r.node) for k, r in enumerate(results)])
 
 
 HOST = HostArithmetic()

@@ -24,6 +24,8 @@ from rlxlang.optim import (
     QHAdamW,
     RAdam,
     Sgd,
+    Soap,
+    Stiefel,
 )
 from rlxlang.types import from_numpy
 
@@ -44,6 +46,10 @@ SETTINGS: list[tuple[type[Algorithm], dict[str, Any]]] = [
     (Mars, {"lr": 1e-2, "weight_decay": 0.1}),
     (Muon, {"lr": 1e-2}),
     (Muon, {"lr": 1e-2, "scale": "spectral", "adamw": ["w"]}),
+    (Soap, {"lr": 1e-2, "every": 1}),
+    (Soap, {"lr": 1e-2, "every": 2, "weight_decay": 0.0}),
+    (Stiefel, {"lr": 1e-2}),
+    (Stiefel, {"lr": 1e-2, "momentum": 0.9}),
 ]
 each_setting = pytest.mark.parametrize(("kind", "options"), SETTINGS)
 
@@ -274,7 +280,7 @@ def test_arguments_of_a_step_are_checked() -> None:
 
 def _tolerance(kind: type[Algorithm]) -> float:
     """Elementwise algorithms agree to the last bit; sums and products may be ordered differently."""
-    return 1e-6 if kind in (Adafactor, Lamb, Mars, Muon) else 0.0
+    return 1e-6 if kind in (Adafactor, Lamb, Mars, Muon, Soap, Stiefel) else 0.0
 
 
 @each_setting

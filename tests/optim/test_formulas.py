@@ -21,6 +21,8 @@ from rlxlang.optim import (
     NAdamW,
     QHAdamW,
     RAdam,
+    Soap,
+    Stiefel,
     newton_schulz_orth,
 )
 
@@ -128,6 +130,50 @@ def muon(w: Array, grads: list[Array]) -> Iterator[Array]:
         yield w
 
 
+def soap(w: Array, grads: list[Array]) -> Iterator[Array]:
+    """Transcribed from the algorithm of the paper, with bases improved every second step."""
+    left, right = np.zeros((3, 3)), np.zeros((4, 4))
+    m, v = np.zeros_like(w), np.zeros_like(w)
+    ql = qr = np.zeros(0)
+
+    def improved(factor: Array, basis: Array) -> tuple[Array, Array]:
+        order = np.argsort(-np.diag(basis.T @ factor @ basis))
+        q, r = np.linalg.qr(factor @ basis[:, order])
+        return q * np.where(np.diag(r) < 0, -1, 1), order
+
+    for t, g in enumerate(grads):
+        left, right = 0.95 * left + 0.05 * g @ g.T, 0.95 * right + 0.05 * g.T @ g
+        if t == 0:
+            ql, qr = np.linalg.eigh(left)[1][:, ::-1], np.linalg.eigh(right)[1][:, ::-1]
+            yield w
+            continue
+        h = ql.T @ g @ qr
+        m, v = 0.95 * m + 0.05 * h, 0.95 * v + 0.05 * h**2
+        rate = LR * math.sqrt(1 - 0.95**t) / (1 - 0.95**t)
+        w = w - rate * ql @ (m / (np.sqrt(v) + 1e-8)) @ qr.T - LR * 0.01 * w
+        if t % 2 == 0:
+            raw = ql @ m @ qr.T
+            ql, rows = improved(left, ql)
+            qr, columns = improved(right, qr)
+            m, v = ql.T @ raw @ qr, v[rows][:, columns]
+        yield w
+
+
+def stiefel(w: Array, grads: list[Array]) -> Iterator[Array]:
+    """On columns, as textbooks have it."""
+    x, v = w.T, np.zeros_like(w.T)
+
+    def tangent(z: Array) -> Array:
+        inner = x.T @ z
+        return z - x @ (inner + inner.T) / 2
+
+    for g in grads:
+        v = 0.9 * tangent(v) + tangent(g.T)
+        q, r = np.linalg.qr(x - LR * v)
+        x = q * np.sign(np.diag(r))
+        yield x.T
+
+
 CASES: list[tuple[Callable[[Array, list[Array]], Iterator[Array]], Callable[[], Algorithm]]] = [
     (adam, lambda: Adam(LR, weight_decay=0.1)),
     (nadamw, lambda: NAdamW(LR)),
@@ -138,6 +184,8 @@ CASES: list[tuple[Callable[[Array, list[Array]], Iterator[Array]], Callable[[], 
     (mars, lambda: Mars(LR, weight_decay=0.1)),
     (adafactor, lambda: Adafactor()),
     (muon, lambda: Muon(LR, weight_decay=0.1)),
+    (soap, lambda: Soap(LR, every=2)),
+    (stiefel, lambda: Stiefel(LR, momentum=0.9)),
 ]
 
 
@@ -219,8 +267,20 @@ def test_newton_schulz(rng: np.random.Generator) -> None:
         lambda: Muon(momentum=1.0),
         lambda: Mars(gamma=-1.0),
         lambda: Lion(betas=(0.9, 1.0)),
+        lambda: Soap(every=0),
+        lambda: Stiefel(momentum=1.0),
     ],
 )
 def test_settings_are_checked(make: Callable[[], object]) -> None:
     with pytest.raises(RlxValueError):
         make()
+
+
+def test_stiefel_keeps_rows_orthonormal_and_finds_the_largest_eigenvectors(rng: np.random.Generator) -> None:
+    basis = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    matrix = basis @ np.diag([9.0, 7, 1, 0.5, 0.3, 0.1]) @ basis.T
+    w, opt = rng.normal(size=(2, 6)), Stiefel(0.05)
+    for _ in range(300):
+        opt.step("w", (2, 6), w, -2 * w @ matrix)
+        np.testing.assert_allclose(w @ w.T, np.eye(2), atol=1e-12)
+    assert np.trace(w @ matrix @ w.T) == pytest.approx(16, rel=1e-6)
