@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import cast
+from typing import Literal, cast
 
 from rlxlang.frontend import ast
 from rlxlang.frontend.format_pieces import Kind
@@ -54,7 +54,7 @@ def expression(node: ast.Node) -> Steps:
         case ast.Unary():
             return [node.op, node.operand]
         case ast.Binary():
-            return _binary(node, indented=True)
+            return _binary(node)
         case ast.Group():
             return _group(node)
         case ast.Named():
@@ -125,7 +125,7 @@ def _shape(node: ast.Shape) -> Steps:
 
 def _group(node: ast.Group) -> Steps:
     if isinstance(node.inner, ast.Binary):
-        return bracket("(", _binary(node.inner, indented=False), ")", comma=False)
+        return bracket("(", _binary(node.inner, "grouped"), ")", comma=False)
     return ["(", node.inner, Close(")")]
 
 
@@ -142,7 +142,13 @@ def _range(node: ast.Range) -> Steps:
 # ------------------------------------------------------------------------------------------------ chains
 
 
-def _binary(node: ast.Binary, *, indented: bool) -> Steps:
+def assigned(value: ast.Node) -> Steps:
+    """What follows `=`: a chain of operators goes to the next line when its first operand does not fit beside the name."""
+    chain = isinstance(value, ast.Binary) and value.op in _BAND
+    return ["=", *_binary(cast("ast.Binary", value), "assigned")] if chain else ["=", Kind.SPACE, value]
+
+
+def _binary(node: ast.Binary, place: Literal["alone", "grouped", "assigned"] = "alone") -> Steps:
     band = _BAND.get(node.op)
     if band is None:  # `**`
         return [node.left, Kind.SPACE, node.op, Kind.SPACE, node.right]
@@ -151,11 +157,14 @@ def _binary(node: ast.Binary, *, indented: bool) -> Steps:
     while isinstance(left, ast.Binary) and _BAND.get(left.op) == band:
         links.append(left)
         left = left.left
-    # Brackets of the first operand close below the beginning of the statement.
-    steps: Steps = [Kind.OPEN, left, Kind.INDENT] if indented else [Kind.OPEN, left]
+    steps: Steps = []
     for link in reversed(links):
         steps += [Kind.LINE, link.op, Kind.SPACE, link.right]
-    return [*steps, Kind.DEDENT, Kind.CLOSE] if indented else [*steps, Kind.CLOSE]
+    if place == "grouped":
+        return [Kind.OPEN, left, *steps, Kind.CLOSE]
+    before: Steps = [Kind.INDENT, Kind.FILL, Kind.DEDENT] if place == "assigned" else []
+    # Brackets of the first operand close below the beginning of the statement.
+    return [Kind.OPEN, *before, left, Kind.INDENT, *steps, Kind.DEDENT, Kind.CLOSE]
 
 
 def _postfix(node: ast.Node) -> Steps:

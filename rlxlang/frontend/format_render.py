@@ -26,21 +26,32 @@ def render(pieces: Sequence[Piece]) -> str:
 
 
 def _broken(pieces: Sequence[Piece]) -> tuple[set[int], dict[int, int]]:
-    """Openings of the groups that hold the end of a line, and the closing of every opening."""
+    """Openings of the groups that hold the end of a line, and where what an opening or a `FILL` begins ends.
+
+    A group ends with its closing, what follows a `FILL` with the next break of the same group or with the group.
+    """
     broken: set[int] = set()
-    closings: dict[int, int] = {}
+    ends: dict[int, int] = {}
     around: list[int] = []
+    fills: list[int | None] = []
     for at, piece in enumerate(pieces):
+        if fills and fills[-1] is not None and piece.kind in (Kind.FILL, Kind.LINE, Kind.SOFT, Kind.CLOSE):
+            ends[fills[-1]] = at
+            fills[-1] = None
         if piece.kind is Kind.OPEN:
             around.append(at)
+            fills.append(None)
         elif piece.kind is Kind.CLOSE:
             inner = around.pop()
-            closings[inner] = at
+            fills.pop()
+            ends[inner] = at
             if inner in broken and around:
                 broken.add(around[-1])
+        elif piece.kind is Kind.FILL and fills:
+            fills[-1] = at
         elif around and piece.kind in ENDS_LINE:
             broken.add(around[-1])
-    return broken, closings
+    return broken, ends
 
 
 def _flat_width(piece: Piece) -> int:
@@ -67,7 +78,8 @@ class _Renderer:
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self._pieces = pieces
-        self._forced, self._closings = _broken(pieces)
+        self._forced, self._ends = _broken(pieces)
+        self._forced_before = [0, *accumulate(int(at in self._forced) for at in range(len(pieces)))]
         self._sums = [0, *accumulate(_flat_width(piece) for piece in pieces)]
         self._to_break = _widths_to_break(pieces)
         self._lines: list[str] = []
@@ -143,9 +155,11 @@ class _Renderer:
         if self._is_broken and not self._is_broken[-1]:
             self._is_broken.append(False)
             return
-        close = self._closings[at]
-        width = self._sums[close] - self._sums[at] + self._to_break[close]
-        self._is_broken.append(at in self._forced or self._column + width > WIDTH)
+        self._is_broken.append(at in self._forced or self._column + self._width(at, self._ends[at]) > WIDTH)
+
+    def _width(self, start: int, end: int) -> int:
+        """The width of the pieces up to `end`, and of what follows them up to the next possible break."""
+        return self._sums[end] - self._sums[start] + self._to_break[end]
 
     def _blank(self, at: int, kind: Kind) -> None:
         self._after_joint = kind is Kind.JOINT
@@ -154,12 +168,19 @@ class _Renderer:
             return
         broken = bool(self._is_broken) and self._is_broken[-1] and kind not in (Kind.SPACE, Kind.JOINT)
         if broken and kind is Kind.FILL:
-            broken = self._column + 1 + self._to_break[at + 1] > WIDTH
+            broken = self._column + 1 + self._to_break[at + 1] > WIDTH or self._fits_below(at)
         if broken:
             self._newline()
         elif kind is not Kind.SOFT:
             self._write(" ")
             self._after_inline = False
+
+    def _fits_below(self, at: int) -> bool:
+        """Whether what follows a `FILL` fits on a line of its own and not on this one."""
+        end = self._ends[at]
+        width = self._width(at + 1, end)
+        is_flat = self._forced_before[end] == self._forced_before[at]
+        return is_flat and self._level * STEP + width <= WIDTH < self._column + 1 + width
 
     def _hard(self, blank: str) -> None:
         began = bool(self._lines) or bool(self._line)

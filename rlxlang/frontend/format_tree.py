@@ -7,7 +7,7 @@ from functools import partial
 
 from rlxlang.frontend import ast
 from rlxlang.frontend.format_comments import Writer
-from rlxlang.frontend.format_expressions import expression
+from rlxlang.frontend.format_expressions import assigned, expression
 from rlxlang.frontend.format_pieces import Kind, Piece
 from rlxlang.frontend.format_steps import Close, Leaf, Step, Steps, bracket, run, separated
 
@@ -40,13 +40,13 @@ def _expand(node: ast.Node) -> Steps:
         case ast.Graph() | ast.Use() | ast.Config() | ast.Input() | ast.Param() | ast.Const() | ast.Bind():
             return _declaration(node)
         case ast.OutItem():
-            return [node.name, *_maybe("=", node.value)]
+            return [node.name, *_assigned(node.value)]
         case ast.UseItem():
             return [node.name, *_maybe("as", node.alias)]
         case ast.BindItem():
             return [Leaf(node.span, node.name.text + ("[]" if node.is_list else ""))]
         case ast.Formal():
-            return [node.name, *_typed(node.type), *_maybe("=", node.default)]
+            return [node.name, *_typed(node.type), *_assigned(node.default)]
         case ast.Carry():
             return [node.name, *_maybe("=", node.start)]
         case ast.ScanSource():
@@ -111,6 +111,10 @@ def _maybe(sign: str, value: ast.Node | None) -> Steps:
     return [] if value is None else [Kind.SPACE, sign, Kind.SPACE, value]
 
 
+def _assigned(value: ast.Node | None) -> Steps:
+    return [] if value is None else [Kind.SPACE, *assigned(value)]
+
+
 def _typed(kind: ast.Node | None) -> Steps:
     return [] if kind is None else [":", Kind.SPACE, kind]
 
@@ -120,8 +124,9 @@ def _each(nodes: Sequence[ast.Node]) -> list[list[Step]]:
 
 
 def _filled(items: Sequence[ast.Node]) -> Steps:
-    """Items that follow a keyword: as many on a line as fit."""
-    return [Kind.OPEN, Kind.INDENT, *separated(_each(items), Kind.FILL), Kind.DEDENT, Kind.CLOSE]
+    """Items that follow a keyword: as many on a line as fit, or one on each where there are expressions with names."""
+    line = Kind.LINE if any(isinstance(item, ast.OutItem) and item.value is not None for item in items) else Kind.FILL
+    return [Kind.OPEN, Kind.INDENT, *separated(_each(items), line), Kind.DEDENT, Kind.CLOSE]
 
 
 # ------------------------------------------------------------------------------------------------ declarations
@@ -134,7 +139,7 @@ def _declaration(node: ast.Node) -> Steps:
         case ast.Use():
             return _use(node)
         case ast.Config():
-            return ["config", Kind.SPACE, node.name, *_typed(node.type), *_maybe("=", node.default)]
+            return ["config", Kind.SPACE, node.name, *_typed(node.type), *_assigned(node.default)]
         case ast.Input():
             return ["input", Kind.SPACE, *_fed(node)]
         case ast.Param():
@@ -174,7 +179,7 @@ def _binding(node: ast.Node) -> Steps:
             names: Steps = [node.names[0]]
             if node.is_tuple:
                 names = bracket("(", separated(_each(node.names), Kind.LINE), ")")
-            return ["let", Kind.SPACE, *names, *_maybe("=", node.value)]
+            return ["let", Kind.SPACE, *names, *_assigned(node.value)]
         case ast.Out():
             return [_out, Kind.SPACE, *_filled(node.items)]
         case ast.Tap():
@@ -231,20 +236,32 @@ def _control(node: ast.Node) -> Steps:
         case ast.RepeatRange():
             return ["repeat", Kind.SPACE, node.var, Kind.SPACE, "in", Kind.SPACE, node.range, node.body]
         case ast.Scan():
-            head = separated(_each(node.carries), Kind.FILL)
             if node.length is not None:
-                head += [Kind.FILL, "for", Kind.SPACE, node.length]
+                over: Steps = ["for", Kind.SPACE, node.length]
             else:
-                head += [Kind.FILL, "over", Kind.SPACE, *separated(_each(node.sources), Kind.FILL)]
-                head += [Kind.SPACE, "reverse"] if node.reverse else []
-            return ["scan", Kind.SPACE, Kind.OPEN, Kind.INDENT, *head, Kind.DEDENT, Kind.CLOSE, node.body]
+                over = ["over", Kind.SPACE, *_group(node.sources)]
+                over += [Kind.SPACE, "reverse"] if node.reverse else []
+            return _looping("scan", node.carries, [over], node.body)
         case ast.Loop():
-            head = [*separated(_each(node.carries), Kind.FILL), Kind.FILL, "while", Kind.SPACE, node.condition]
-            head += [] if node.limit is None else [Kind.FILL, "max", Kind.SPACE, node.limit]
-            return ["loop", Kind.SPACE, Kind.OPEN, Kind.INDENT, *head, Kind.DEDENT, Kind.CLOSE, node.body]
+            clauses: list[Steps] = [["while", Kind.SPACE, node.condition]]
+            clauses += [] if node.limit is None else [["max", Kind.SPACE, node.limit]]
+            return _looping("loop", node.carries, clauses, node.body)
         case ast.If():
             return _if(node)
     raise TypeError(f"no control form: {type(node).__name__}")
+
+
+def _looping(word: str, carries: Sequence[ast.Node], clauses: Sequence[Steps], body: ast.Node) -> Steps:
+    """A loop with carries: its clauses are on lines of their own when the head does not fit on one."""
+    head: Steps = _group(carries)
+    for clause in clauses:
+        head += [Kind.LINE, *clause]
+    return [word, Kind.SPACE, Kind.OPEN, Kind.INDENT, *head, Kind.DEDENT, Kind.CLOSE, body]
+
+
+def _group(nodes: Sequence[ast.Node]) -> Steps:
+    """As many on a line as fit."""
+    return [Kind.OPEN, *separated(_each(nodes), Kind.FILL), Kind.CLOSE]
 
 
 def _if(node: ast.If) -> Steps:

@@ -150,6 +150,34 @@ def test_chains_are_broken_before_operators_of_one_precedence():
     )
 
 
+def test_a_chain_goes_below_a_name_beside_which_its_first_operand_does_not_fit():
+    first = f"f({LONG}1, {LONG}2)[i, j]"
+    assert broken(f"let {LONG} = {first} + 1.0;") == f"let {LONG} =\n  {first} + 1.0;\n".replace(" + 1.0", "\n  + 1.0")
+    assert broken(f"out {LONG} = {first} + 1.0;") == f"out {LONG} =\n    {first}\n    + 1.0;\n"
+    assert broken(f"config {LONG}{LONG}: float = {LONG}1 * {LONG}2 + {LONG}3;") == (
+        f"config {LONG}{LONG}: float =\n  {LONG}1 * {LONG}2\n  + {LONG}3;\n"
+    )
+
+
+def test_heads_of_loops_are_broken_before_their_clauses():
+    body = "{\n  let c = c;\n}"
+    assert broken(f"scan {LONG} = zeros([a, b]), c = zeros([a, b]) over x in {LONG}1, y in {LONG}2 reverse {body}") == (
+        f"scan {LONG} = zeros([a, b]), c = zeros([a, b])\n  over x in {LONG}1, y in {LONG}2 reverse {body}\n"
+    )
+    assert broken(f"scan {LONG}1 = zeros([a, b]), {LONG}2 = zeros([{LONG}3, b]) for n {body}") == (
+        f"scan {LONG}1 = zeros([a, b]),\n  {LONG}2 = zeros([{LONG}3, b])\n  for n {body}\n"
+    )
+    assert broken(f"loop i = 0, {LONG}1 = {LONG}2 while i < {LONG}3 max 100 {body}") == (
+        f"loop i = 0, {LONG}1 = {LONG}2\n  while i < {LONG}3\n  max 100 {body}\n"
+    )
+
+
+def test_outputs_with_values_are_one_a_line():
+    assert broken(f"out a = f({LONG}1), b = f({LONG}2), c = f({LONG}3);") == (
+        f"out a = f({LONG}1),\n  b = f({LONG}2),\n  c = f({LONG}3);\n"
+    )
+
+
 def test_method_chains_are_broken_before_dots():
     assert broken(f"let a = x.f({LONG}).g({LONG}).h({LONG}).relu();") == (
         f"let a = x\n  .f({LONG})\n  .g({LONG})\n  .h({LONG})\n  .relu();\n"
