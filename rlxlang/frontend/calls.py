@@ -25,6 +25,8 @@ Value = Callable[[Any], Any]
 _FLOAT_ENCODED = {
     "embed": "ids", "take": "indices", "index_select": "indices", "softmax_cross_entropy": "labels",
 }  # fmt: skip
+# Which argument an error is about that does not say so.
+_ABOUT = {"E0403": ("axis", "axes"), "E0405": ("dims",)}
 _GUILTY = re.compile(r"argument `(\w+)` of `(\w+)`")
 
 
@@ -284,17 +286,19 @@ class Calls:
         try:
             result = surface.build(self.context.b, **bound)
         except TypeProblem as problem:
-            span = self._guilty(surface, given, problem.message)
+            span = self._guilty(surface, given, problem)
             return self.context.error(problem.code, problem.message, span, notes=problem.notes, help_=problem.help)
         return ListValue(tuple(result)) if isinstance(result, (tuple, list)) else result
 
     @staticmethod
-    def _guilty(surface: Surface, given: Arguments, message: str) -> Span:
-        """The argument that a message of an op names, else the call."""
-        named = _GUILTY.match(message)
-        if named is None or named[2] != surface.name:
-            return given.span
-        return given.place(named[1], [p.name for p in surface.parameters])
+    def _guilty(surface: Surface, given: Arguments, problem: TypeProblem) -> Span:
+        """The argument that a message of an op is about, else the call."""
+        names = [p.name for p in surface.parameters]
+        named = _GUILTY.match(problem.message)
+        if named is not None and named[2] == surface.name:
+            return given.place(named[1], names)
+        about = [name for name in _ABOUT.get(problem.code, ()) if name in names]
+        return given.place(about[0], names) if about and len(given.positional) <= len(names) else given.span
 
     def _unknown(self, name: ast.Name, *, method: bool) -> Poison:
         what = "method" if method else "function"
