@@ -232,6 +232,7 @@ class TrainingMethods:
     ) -> Step:
         require_optimizer(opt, "a training step")
         names = self._trained_names(wrt)
+        require_real_params(self.graph, names)
         wanted = None if device is None else Device.parse(device)
         forward = self.value_and_grad(names)
         if quant is not None:
@@ -283,6 +284,21 @@ class TrainingMethods:
                 check_shape(entry, copy.shape)
             result[entry.name] = copy
         return result
+
+
+def require_real_params(graph: Graph, names: Sequence[str]) -> None:
+    """Refuse to train complex parameters.
+
+    Raises:
+        RlxTypeError: E0301, one is C64.
+    """
+    for entry in graph.params:
+        if entry.name in names and entry.node.dtype.kind == "complex":
+            raise RlxTypeError(
+                f"the parameter `{entry.name}` is C64, an optimizer updates real numbers",
+                code="E0301",
+                helps=("train two real parameters and compute with `complex(re, im)`",),
+            )
 
 
 def require_optimizer(opt: object, what: str) -> None:

@@ -206,6 +206,17 @@ _STDDEV_FIRST = ("normal", "trunc_normal", "truncated_normal")
 _ALIASES = {"stddev": "std", "sigma": "std", "a": "low", "b": "high", "v": "value", "scale": "gain"}
 
 
+_OF_ANY_NUMBERS = ("zeros", "ones", "constant", "eye", "identity")
+
+
+def _of_real_numbers(name: str, who: str) -> RlxTypeError:
+    return RlxTypeError(
+        f"the parameter `{name}` is C64, and {who} real numbers",
+        code="E0301",
+        helps=("use `init_params(fn)`, or two real parameters as `complex(re, im)`",),
+    )
+
+
 def draw(init: Initializer, name: str, shape: Sequence[int], dtype: DType, seed: int) -> Array:
     """The start of a parameter.
 
@@ -218,7 +229,7 @@ def draw(init: Initializer, name: str, shape: Sequence[int], dtype: DType, seed:
 
     Raises:
         RlxNameError: E0202 there is no such initialiser.
-        RlxTypeError: E0220, E0221, E0222 its arguments are wrong.
+        RlxTypeError: E0220, E0221, E0222 its arguments are wrong; E0301 the parameter is C64 and the numbers are random.
         RlxValueError: It cannot fill this shape.
     """
     row = INITIALIZERS.get(init.name)
@@ -227,6 +238,8 @@ def draw(init: Initializer, name: str, shape: Sequence[int], dtype: DType, seed:
             f"there is no initialiser `{init.name}`", code="E0202", helps=(did_you_mean(init.name, INITIALIZERS),)
         )
     arguments = _arguments(init, row[0])
+    if dtype.kind == "complex" and init.name not in _OF_ANY_NUMBERS:
+        raise _of_real_numbers(name, f"`{init.name}` draws")
     array = row[1](Stream.named(seed, name), tuple(shape), **arguments)
     return array.astype(dtype.numpy) if dtype.name == "F64" else array.astype(np.float32).astype(dtype.numpy)
 
@@ -297,7 +310,7 @@ def randn_params(
     Each is drawn in float64, rounded to float32, scaled by `stddev` in float32, then cast to the parameter's dtype.
 
     Raises:
-        RlxTypeError: `seed` is no integer.
+        RlxTypeError: `seed` is no integer; E0301 a parameter is C64.
         RlxValueError: `stddev` is no finite number.
     """
     number: object = stddev
@@ -307,6 +320,8 @@ def randn_params(
     result = {}
     for entry in entries:
         dtype = entry.node.dtype
+        if dtype.kind == "complex":
+            raise _of_real_numbers(entry.name, "`init_randn` draws")
         if dtype.is_differentiable:
             shape = tuple(shapes[entry.name])
             numbers = stream.normal(math.prod(shape)).astype(np.float32) * np.float32(stddev)

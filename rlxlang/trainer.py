@@ -14,7 +14,7 @@ from rlxlang.checkpoint import read_tensors, write_tensors
 from rlxlang.debugging import is_watching
 from rlxlang.device import Device
 from rlxlang.diagnostics import RlxRuntimeError, RlxValueError
-from rlxlang.func_training import require_optimizer
+from rlxlang.func_training import require_optimizer, require_real_params
 from rlxlang.inputs import key_array
 from rlxlang.ops.threefry import UPDATES, fold_number, key_of_seed
 from rlxlang.resident import aligned_copy
@@ -61,6 +61,7 @@ class Trainer:
 
     Raises:
         RlxRuntimeError: E0809 a parameter is not bound.
+        RlxTypeError: E0301 a parameter is C64.
         RlxTransformError: E0503 the loss is not one element.
         RlxBackendError: The device is not there or cannot run the step.
     """
@@ -87,6 +88,7 @@ class Trainer:
         self.opt, self.schedule, self.max_grad_norm = opt, schedule, limit
         self.step_count = self.epoch = self.batch = 0
         self._names = func.trainable_names()
+        require_real_params(func.graph, self._names)
         trained = set(self._names)
         self._params = {n: aligned_copy(a) if n in trained else a for n, a in func.bindings.items()}
         self._scalars: tuple[Scalars, ...] = ()

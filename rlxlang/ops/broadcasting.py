@@ -179,7 +179,8 @@ def as_float(b: Builder, op: str, value: Value, *, is_complex_allowed: bool = Fa
     require_value(op, value)
     node = as_node(b, value)
     if node.dtype.kind == "complex" and not is_complex_allowed:
-        raise TypeProblem("E0301", f"`{op}` is not defined for C64")
+        help_ = "`real`, `imag`, `abs` and `angle` give real numbers"
+        raise TypeProblem("E0301", f"`{op}` is not defined for C64", (), help_)
     return emit.cast(b, node, float_dtype(node.dtype))
 
 

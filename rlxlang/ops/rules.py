@@ -34,7 +34,8 @@ def require_kinds(op: str, dtype: DType, kinds: Sequence[str]) -> None:
     """
     if dtype.kind not in kinds:
         words = ", ".join(_KIND_WORDS[k] for k in kinds)
-        raise TypeProblem("E0301", f"`{op}` takes tensors of kind {words}, and {dtype} is given")
+        help_ = "`real`, `imag`, `abs` and `angle` give real numbers" if dtype.kind == "complex" else ""
+        raise TypeProblem("E0301", f"`{op}` takes tensors of kind {words}, and {dtype} is given", (), help_)
 
 
 def infer_elementwise(op: str, kinds: Sequence[str], result: DType | None = None) -> Callable[..., TensorType]:

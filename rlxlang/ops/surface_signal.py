@@ -194,7 +194,9 @@ _COSINES = {"hann": (0.5, -0.5), "hamming": (0.54, -0.46), "blackman": (0.42, -0
 
 
 def _cosine_window(name: str, n: int) -> np.ndarray[Any, Any]:
-    angle = 2 * np.pi * np.arange(n) / max(n, 1)
+    if n == 1:
+        return np.ones(1, np.float32)
+    angle = 2 * np.pi * np.arange(n) / n
     return np.asarray(sum(c * np.cos(k * angle) for k, c in enumerate(_COSINES[name])), np.float32)
 
 
