@@ -218,6 +218,6 @@ class Expansion:
         if loses:
             return POISON
         if isinstance(result, Unbound) or (result is None and self.context.errors == errors):
-            reason = f": {result.reason}" if isinstance(result, Unbound) else ", nothing in its body is bound"
+            reason = f": {result.reason}" if isinstance(result, Unbound) else ": nothing in its body is bound"
             return self.context.error("E0119", f"`{definition.name.text}` has no result here{reason}", span)
         return POISON if result is None else result
