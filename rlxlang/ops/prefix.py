@@ -88,7 +88,7 @@ CUMSUM = _row(
 )
 
 
-def _before(b: Builder, x: Node, axis: int, reverse: bool) -> Node:
+def neighbour(b: Builder, x: Node, axis: int, reverse: bool) -> Node:
     """Every entry's forerunner along an axis (with `reverse` its successor), 0 for the first."""
     n = x.shape[axis]
     if reverse:
@@ -117,21 +117,22 @@ def _np_recurrence(factors: Array, values: Array, *, axis: int, reverse: bool) -
     return np.moveaxis(result, 0, axis).astype(values.dtype)
 
 
-def _recurrence(b: Builder, factors: Node, values: Node, axis: int, reverse: bool) -> Node:
+def linear_recurrence(b: Builder, factors: Node, values: Node, axis: int, reverse: bool) -> Node:
+    """h_i = factor_i · h_{i-1} + value_i along an axis."""
     return b.emit("linear_recurrence", factors, values, axis=axis, reverse=reverse)
 
 
 def _jvp_recurrence(b: Builder, node: Node, primals: Sequence[Node], tangents: Sequence[Node | None]) -> Node | None:
     axis, reverse = node.attrs["axis"], node.attrs["reverse"]
-    of_factors = None if tangents[0] is None else emit.mul(b, tangents[0], _before(b, node, axis, reverse))
+    of_factors = None if tangents[0] is None else emit.mul(b, tangents[0], neighbour(b, node, axis, reverse))
     total = emit.add_present(b, tangents[1], of_factors)
-    return None if total is None else _recurrence(b, primals[0], total, axis, reverse)
+    return None if total is None else linear_recurrence(b, primals[0], total, axis, reverse)
 
 
 def _vjp_recurrence(b: Builder, node: Node, primals: Sequence[Node], ct: Node) -> tuple[Node, Node]:
     axis, reverse = node.attrs["axis"], node.attrs["reverse"]
-    pulled = _recurrence(b, _before(b, primals[0], axis, not reverse), ct, axis, not reverse)
-    return emit.mul(b, pulled, _before(b, node, axis, reverse)), pulled
+    pulled = linear_recurrence(b, neighbour(b, primals[0], axis, not reverse), ct, axis, not reverse)
+    return emit.mul(b, pulled, neighbour(b, node, axis, reverse)), pulled
 
 
 LINEAR_RECURRENCE = register(
@@ -156,16 +157,16 @@ def _jvp_cumprod(b: Builder, node: Node, primals: Sequence[Node], tangents: Sequ
     """dy_i = x_i · dy_{i-1} + y_{i-1} · dx_i: without division, so exact at zeros."""
     axis, reverse = node.attrs["axis"], node.attrs["reverse"]
     before = b.emit("cumprod", primals[0], axis=axis, exclusive=True, reverse=reverse)
-    moved = _recurrence(b, primals[0], emit.mul(b, before, tangents[0]), axis, reverse)
-    return _before(b, moved, axis, reverse) if node.attrs["exclusive"] else moved
+    moved = linear_recurrence(b, primals[0], emit.mul(b, before, tangents[0]), axis, reverse)
+    return neighbour(b, moved, axis, reverse) if node.attrs["exclusive"] else moved
 
 
 def _vjp_cumprod(b: Builder, node: Node, primals: Sequence[Node], ct: Node) -> tuple[Node]:
     """The transpose of the same recurrence, which runs the other way."""
     axis, reverse = node.attrs["axis"], node.attrs["reverse"]
     before = b.emit("cumprod", primals[0], axis=axis, exclusive=True, reverse=reverse)
-    given = _before(b, ct, axis, not reverse) if node.attrs["exclusive"] else ct
-    pulled = _recurrence(b, _before(b, primals[0], axis, not reverse), given, axis, not reverse)
+    given = neighbour(b, ct, axis, not reverse) if node.attrs["exclusive"] else ct
+    pulled = linear_recurrence(b, neighbour(b, primals[0], axis, not reverse), given, axis, not reverse)
     return (emit.mul(b, before, pulled),)
 
 

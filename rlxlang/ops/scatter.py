@@ -9,8 +9,10 @@ import numpy as np
 
 from rlxlang.ir import Builder, Node, Op, Sample, register
 from rlxlang.ops import emit
-from rlxlang.ops.indexing import Array, along_axis, batch_scatter, infer_scatter, rows_first, samples_scatter
+from rlxlang.ops.indexing import Array, along_axis, batch_scatter, clamped, infer_scatter, rows_first, samples_scatter
 from rlxlang.ops.lowering import ScatterAxis
+from rlxlang.ops.prefix import linear_recurrence, neighbour
+from rlxlang.types import I32, product
 
 
 def _row(name: str, doc: str, combine: Any, jvp: Any, vjp: Any) -> Op:
@@ -26,7 +28,7 @@ def _row(name: str, doc: str, combine: Any, jvp: Any, vjp: Any) -> Op:
         updates = np.array([[0.0, 2], [7, 7], [2, 5], [2, -1], [0, 0.5]])
         return [
             *samples_scatter(rng),
-            Sample((x, places, updates), {"axis": 0}, smooth=False),
+            Sample((x, places, updates), {"axis": 0}, smooth=name == "scatter_mul"),
             Sample((x.astype(np.int32), places, updates.astype(np.int32)), {"axis": 0}),
             Sample(
                 (np.where(x == 4, np.nan, x), places, np.where(updates == 7, np.nan, updates)),
@@ -79,16 +81,31 @@ def _by_weights(weights: Callable[..., tuple[Node, Node]]) -> tuple[Any, Any]:
     return jvp, vjp
 
 
+def _others_of_run(b: Builder, factors: Node, places: Node, axis: int, reverse: bool) -> Node:
+    """In runs of equal places the product of the factors before each one (with `reverse` after it)."""
+    at_start = b.emit("ne", places, neighbour(b, places, 0, reverse))
+    first = places.shape[0] - 1 if reverse else 0
+    position = emit.iota(b, places.shape, 0, I32)
+    at_start = b.emit("bit_or", at_start, b.emit("eq", position, emit.number(b, first, position)))
+    shape = tuple(n if k == axis else 1 for k, n in enumerate(factors.shape))
+    at_start = emit.broadcast_to(b, emit.reshape(b, at_start, shape), factors.shape)
+    step = emit.drop(b, at_start, neighbour(b, factors, axis, reverse))
+    return linear_recurrence(b, step, emit.cast(b, at_start, factors.dtype), axis, reverse)
+
+
 def _product_weights(b: Builder, node: Node, x: Node, indices: Node, updates: Node) -> tuple[Node, Node]:
-    """The product of all other factors: by division where no factor of a place is 0, else without the one factor that is."""
+    """The product of all other factors without division, so exact at zeros: those before and after it among updates in order of place."""
     axis = node.attrs["axis"]
+    count = product(indices.shape)
     of_data = b.emit("scatter_mul", b.full_like(x, 1), indices, updates, axis=axis)
-    is_zero = emit.compare(b, "eq", updates, 0)
-    zeros = _gathered(b, node, emit.cast(b, is_zero, x.dtype))
-    factors = emit.select(b, is_zero, b.full_like(updates, 1), updates)
-    rest = _spread(b, node, b.emit("scatter_mul", x, indices, factors, axis=axis))
-    others = emit.sub(b, _spread(b, node, zeros), emit.cast(b, is_zero, x.dtype))
-    return of_data, emit.keep(b, emit.compare(b, "eq", others, 0), emit.div(b, rest, factors))
+    places = emit.reshape(b, clamped(b, indices, x.shape[axis]), (count,))
+    places, order = (b.emit("item", b.emit("sort", places, count=count, descending=False), index=k) for k in (0, 1))
+    back = b.emit("item", b.emit("sort", order, count=count, descending=False), index=1)
+    flat = emit.reshape(b, updates, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
+    factors = emit.take(b, flat, order, axis)
+    before, after = (_others_of_run(b, factors, places, axis, reverse) for reverse in (False, True))
+    others = emit.reshape(b, emit.take(b, emit.mul(b, before, after), back, axis), updates.shape)
+    return of_data, emit.mul(b, others, _spread(b, node, x))
 
 
 def _extremum_weights(b: Builder, node: Node, x: Node, indices: Node, updates: Node) -> tuple[Node, Node]:
@@ -102,7 +119,7 @@ def _extremum_weights(b: Builder, node: Node, x: Node, indices: Node, updates: N
 
 SCATTER_MUL = _row(
     "scatter_mul",
-    "Data with entries along an axis multiplied by updates; first derivatives are exact at zeros, higher ones away from them.",
+    "Data with entries along an axis multiplied by updates; derivatives are exact at zeros.",
     np.multiply,
     *_by_weights(_product_weights),
 )
