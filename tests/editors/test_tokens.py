@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.frontend.test_highlight import KEYWORDS
+
 ROOT = Path(__file__).resolve().parents[2]
 GRAMMAR = ROOT / "grammar" / "rlx.tmLanguage.json"
 
@@ -145,3 +147,11 @@ def test_every_model_has_no_invalid_token(tokenize: Tokenize) -> None:
             for text, scopes in tokenize(file.read_text("utf-8")):
                 assert scopes, text
                 assert not any("invalid" in scope for scope in scopes), text
+
+
+def test_every_keyword_of_the_grammar_has_a_scope(tokenize: Tokenize) -> None:
+    for word, text in KEYWORDS.items():
+        tokens = tokenize(text)
+        scopes = scopes_of(tokens, word) + scopes_of(tokens, f"{word}!")
+        assert len(scopes) == 1, text
+        assert scopes[0].startswith(("keyword.", "storage.", "support.")), (text, scopes)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 from pygments.token import Error, Token
 
+from rlxlang.diagnostics import Source
 from rlxlang.frontend.highlight import RlxLexer
+from rlxlang.frontend.parse import parse_module
+from rlxlang.resources import grammar_text
+from rlxlang.tools.lsp import words
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,6 +49,43 @@ def kinds(text: str) -> list[tuple[str, str]]:
 )  # fmt: skip
 def test_kinds(text: str, want: list[tuple[str, str]]) -> None:
     assert kinds(text)[: len(want)] == want
+
+
+# Every keyword of the grammar in a text where it is one.
+KEYWORDS = {
+    "as": "let h = nn::dense(x, 4) as fc;", "bind": "bind t;", "block": "block f(x) { let y = x; }", "by": "let y = x[0..4 by 2];",
+    "config": "config n = 4;", "const": "const c = 1.0;", "div": "let y = n div 2;", "else": "if a { let b = 1; } else { let b = 2; }",
+    "emit": "scan s = x for 3 { let s = s; emit s as ss; }", "fn": "fn f(x) { return (x); }", "for": "scan s = x for 3 { let s = s; }",
+    "graph": 'graph "g";', "if": "if (a > b) { let c = 1; }", "in": "repeat i in 0..3 { let h = h; }", "input": "input x: [2];",
+    "jvp": "jvp f(x; d) { let dy = d; }", "let": "let y = x;", "loop": "loop i = 0 while i < 3 { let i = i + 1; }",
+    "max": "loop i = 0 while i < 3 max 9 { let i = i + 1; }", "new": "let y = x[new, ..];", "out": "out y;", "output": "output y;",
+    "over": "scan s = x over t in xs { let s = t; }", "param": "param w: [2];", "remat": "remat fn f(x) { let y = x; }",
+    "repeat": "repeat (n) { let h = h; }", "return": "fn f(x) { return (x); }", "reverse": "scan s = x over t in xs reverse { let s = t; }",
+    "scan": "scan s = x for 3 { let s = s; }", "tap": "tap y;", "use": "use nn;", "vec": "let y = vec![1, 2];",
+    "vjp": "vjp f(x, g) { let dx = g; }", "while": "loop i = 0 while i < 3 { let i = i + 1; }",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("word", "text"), KEYWORDS.items())
+def test_keywords(word: str, text: str) -> None:
+    assert parse_module(Source("", text)).diagnostics == ()
+    found = [kind for kind, part in kinds(text) if part == word]
+    assert len(found) == 1
+    assert found[0].startswith(("Keyword", "Operator.Word"))
+
+
+def test_every_keyword_of_the_grammar_is_known_to_all_tools() -> None:
+    grammar = set(re.findall(r"^_?[A-Z]+\.\d: /(\w+)(?:\\b|!)", grammar_text(), re.MULTILINE))
+    assert grammar == set(KEYWORDS)
+    # The editor proposes no forms that exist for older texts alone, and `new` as a part of an index.
+    assert grammar == {*words.STATEMENTS, *words.JOINING, "new", "output", "vec"}
+
+
+@pytest.mark.parametrize(
+    "text", ["let y = repeat(x);", "let y = x.max(1);", "let max = 3;", "let y = f(by: 2);", "let y = over;"]
+)
+def test_names_that_are_no_keywords_there(text: str) -> None:
+    assert not [part for kind, part in kinds(text) if kind.startswith("Keyword") and part != "let"]
 
 
 @pytest.mark.parametrize("file", sorted((_ROOT / "examples").rglob("*.rlx")), ids=lambda p: p.name)
