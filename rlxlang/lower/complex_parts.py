@@ -13,11 +13,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rlxlang.diagnostics import RlxBackendError
-from rlxlang.ir import OPS, ZERO, Builder, Graph, GraphInput, GraphOutput, Node, Op, declare
+from rlxlang.ir import OPS, UNDEFINED, Builder, Graph, GraphInput, GraphOutput, Node, Op, declare
+from rlxlang.kernels import call_routine
+from rlxlang.kernels.fourier import joined, parted
 from rlxlang.lower.complex_functions import FUNCTIONS
 from rlxlang.ops import emit
 from rlxlang.ops import lowering as how
-from rlxlang.ops.rules import batch_elementwise
 from rlxlang.transforms import expand, replay
 from rlxlang.types import BOOL, C64, F32, I32, DType, ShapeContext, TensorType, TupleType
 
@@ -31,10 +32,10 @@ _REINTERPRET = Op(
     "reinterpret",
     "C64 as F32 with a last axis of 2, or back.",
     _infer_reinterpret,
-    lambda x, *, dtype: x.view(np.float32).reshape((*x.shape, 2)) if dtype == F32 else x.view(np.complex64)[..., 0],
-    ZERO,
-    ZERO,
-    batch_elementwise,
+    lambda x, *, dtype: parted(x) if dtype == F32 else joined(x),
+    UNDEFINED,
+    UNDEFINED,
+    UNDEFINED,
     how.Reinterpret(),
     lambda rng: [],
 )
@@ -233,7 +234,9 @@ def _infer_pairs(context: ShapeContext, x: TensorType, **attrs: Any) -> TensorTy
 
 def _packed_row(name: str, infer: Callable[..., TensorType]) -> Op:
     """The routine of an op on memory with a last axis of 2."""
-    return replace(OPS[name], infer=infer, surface=None)
+    return replace(
+        OPS[name], infer=infer, reference=lambda *arrays, **attrs: call_routine(name, arrays, attrs)[0], surface=None
+    )
 
 
 def _infer_packed_rfft(context: ShapeContext, x: TensorType, *, axis: int) -> TensorType:

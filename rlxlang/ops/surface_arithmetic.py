@@ -20,6 +20,7 @@ from rlxlang.ops.broadcasting import (
     require_value,
 )
 from rlxlang.ops.complex_numbers import imaginary_part, real_part
+from rlxlang.ops.rules import require_kinds
 from rlxlang.types import BOOL, C64, I32, DType, TypeProblem, float_dtype
 
 Build = Callable[..., Node]
@@ -270,6 +271,7 @@ def _clamp(b: Builder, x: Value, min: Value | None = None, max: Value | None = N
     if not bounds:
         return as_node(b, x)
     dtype = common_dtype("clamp", (x, *bounds))
+    require_kinds("clamp", dtype, ("float", "int", "uint", "bool"))
     low = b.full(_extreme_number(dtype, -1), dtype) if min is None else min
     high = b.full(_extreme_number(dtype, 1), dtype) if max is None else max
     return b.emit("clamp", *operands(b, "clamp", (x, low, high), dtype))

@@ -15,7 +15,7 @@ from rlxlang.types import F32, Dim, TupleType
 LARGEST_CONSTANT = 64 * 1024
 """Bytes: what is larger is cheaper to compute than to keep."""
 
-_NEVER = frozenset({"input", "constant", "broadcast_to", "barrier", "stop_gradient", "item"})
+_NEVER = frozenset({"input", "constant", "broadcast_to", "barrier", "stop_gradient", "item", "reinterpret"})
 
 
 def is_elementwise(node: Node) -> bool:

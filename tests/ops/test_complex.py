@@ -227,6 +227,31 @@ def test_programs_compute_with_complex_numbers(device: str, rng: np.random.Gener
         np.testing.assert_allclose(found[name], value, rtol=2e-5, atol=2e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+def test_constants_are_computed_when_they_are_known(device: str) -> None:
+    func = rlx.loads("""
+        const k = [1.0, 2.0, 3.0, 4.0] : C64;
+        input z: [C64; ?n];
+        out zero = zeros_like(z);
+        out unit = complex(0.0, 1.0);
+        out known = k * unit;
+        out spectrum = fft(k);
+        out half = rfft(real(k));
+        out back = irfft(half);
+        out same = ones_like(z) * 2.0;
+        out plain = k;
+    """)
+    found = dict(zip(func.output_names(), func.run_on(device, z=np.zeros(2, np.complex64)), strict=True))
+    k = np.arange(1, 5)
+    want = {
+        "zero": np.zeros(2), "unit": 1j, "known": k * 1j, "spectrum": np.fft.fft(k), "half": np.fft.rfft(k), "back": k, "same": [2, 2],
+        "plain": k,
+    }  # fmt: skip
+    for name, value in want.items():
+        assert found[name].dtype == (np.float32 if name == "back" else np.complex64)
+        np.testing.assert_allclose(found[name], value, rtol=1e-6, atol=1e-6, err_msg=name)
+
+
 LOOPS = {
     "scan": "scan y = z[0], g = z[1] over s in z { let y = y * s + g; let g = g * g; emit y * s as ys; } {end} out ys; out m = n;",
     "loop": "loop y = z[0], i = 0 while i < n max 5 { let y = y * y + z[1]; let i = i + 1; } {end}",
@@ -302,6 +327,7 @@ def test_python_numbers_and_arrays_are_complex_operands() -> None:
         ("out y = softmax(z);", "`softmax`"),
         ("out y = sort(z);", "`sort`"),
         ("out y = clamp(z, 0, 1);", "`clamp`"),
+        ("out y = clamp_min(z, 0);", "`clamp`"),
         ("out y = cast(z, F32);", "imaginary part"),
         ("out y = cast(z, I32);", "imaginary part"),
         ("out y = complex(z);", "`complex`"),
