@@ -198,7 +198,7 @@ def _group_lines(group: Group) -> list[str]:
     if group.span is not None:
         lines.append(group.span.location)
     if group.times > 1:
-        lines.append(f"{group.times} equal parts; each gets what the one before it makes")
+        lines.append(f"{group.times} equal parts in a row, drawn once")
     return lines
 
 

@@ -6,7 +6,7 @@ So a group is contiguous, and nothing that is not its own lies in it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlxlang.pictures import measure
@@ -20,6 +20,8 @@ TITLE_STRIP = 26.0
 STACK = 4.0  # how far the cards behind a repeated group stand out
 MARGIN = 12.0
 _TITLE_PAD = 10.0
+_ROUNDS = 3  # in which ports are put in the order of the edges outside; one for a large picture
+_LARGE = 1000  # boxes
 
 Point = tuple[float, float]
 
@@ -114,19 +116,53 @@ def layout(scene: Scene, *, downwards: bool = True) -> Placed:
             made.setdefault(source, []).append(value)
     sizes = {b: measure.box_size(b, made.get(b, []), downwards) for b in scene.boxes()}
     plans = plan_levels(scene, values)
+    fewest = _arrange_all(scene, sizes, plans, downwards, {})
+    best = {g: replace(p) for g, p in plans.items()}
+    for _ in range(_ROUNDS if len(sizes) <= _LARGE else 1):
+        if not fewest or len(plans) == 1:
+            break
+        crossed = _arrange_all(scene, sizes, plans, downwards, _wishes(scene, plans))
+        if crossed < fewest:
+            fewest, best = crossed, {g: replace(p) for g, p in plans.items()}
+    plans = best
+    return _Placing(scene, downwards, sizes, plans).run()
+
+
+def _arrange_all(
+    scene: Scene,
+    sizes: dict[Box, Size],
+    plans: dict[Group, _Plan],
+    downwards: bool,
+    wishes: dict[Group, dict[tuple[str, int], float]],
+) -> int:
+    """Lay out every level, inner ones first; gives the number of crossings."""
     cells: dict[Member, Cell] = {b: measure.box_cell(b, s, downwards) for b, s in sizes.items()}
-    groups = [scene.root, *scene.groups()]
-    for group in reversed(groups):
+    crossed = 0
+    for group in reversed([scene.root, *scene.groups()]):
         plan = plans[group]
         level = plan.level = arrange(
             {m: cells[m] for m in group.members},
             list(plan.entries),
             {n: _room(scene.values[n], group, downwards) for n in plan.exits},
             list(plan.nets.values()),
+            wishes.get(group),
         )
+        crossed += level.crossings
         if group is not scene.root:
             cells[group] = _group_cell(group, plan, level, scene, downwards)
-    return _Placing(scene, downwards, sizes, plans).run()
+    return crossed
+
+
+def _wishes(scene: Scene, plans: dict[Group, _Plan]) -> dict[Group, dict[tuple[str, int], float]]:
+    """An order for the ports of each group: that in which the edges outside of it come and go."""
+    found: dict[Group, dict[tuple[str, int], float]] = {}
+    for group in scene.groups():
+        assert group.parent is not None
+        outside, plan = plans[group.parent].level, plans[group]
+        assert outside is not None
+        wishes = {("in", n): outside.arrivals.get((group, n), 0.0) for n in plan.entries}
+        found[group] = wishes | {("out", n): outside.departures.get((group, n), 0.0) for n in plan.exits}
+    return found
 
 
 def _room(value: Value, group: Group, downwards: bool) -> float:

@@ -6,7 +6,7 @@ Edges of one value share their bends, so that a value which many use runs down a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,7 +65,8 @@ class Level:
         across, along: Size.
         entries, exits: Place across of the ports.
         crossings: How many pairs of edges cross.
-        inlets: For each member the places of its inlets, from its anchor.
+        arrivals: For a member and a value where the edge comes from, across, that ends there.
+        departures: And where the edges go that start there.
     """
 
     at: dict[Any, tuple[float, float]]
@@ -75,10 +76,17 @@ class Level:
     entries: dict[int, float]
     exits: dict[int, float]
     crossings: int
-    inlets: dict[Any, dict[int, float]]
+    arrivals: dict[tuple[Any, int], float]
+    departures: dict[tuple[Any, int], float]
 
 
-def arrange(cells: dict[Any, Cell], entries: Sequence[int], exits: dict[int, float], nets: Sequence[Net]) -> Level:
+def arrange(
+    cells: dict[Any, Cell],
+    entries: Sequence[int],
+    exits: dict[int, float],
+    nets: Sequence[Net],
+    wishes: Mapping[Any, float] | None = None,
+) -> Level:
     """Find places for one level.
 
     Args:
@@ -86,6 +94,7 @@ def arrange(cells: dict[Any, Cell], entries: Sequence[int], exits: dict[int, flo
         entries: Values that come in through the border, as keys of ports.
         exits: Values that leave, with the room that their types need beside them.
         nets: What runs where; the ports are the pairs ("in", value) and ("out", value).
+        wishes: For each port a number; ports on a border are put in the order of these.
     """
     ports: dict[Any, Cell] = {("in", v): _port("in", v) for v in entries} | {
         ("out", v): _port("out", v, r) for v, r in exits.items()
@@ -103,7 +112,8 @@ def arrange(cells: dict[Any, Cell], entries: Sequence[int], exits: dict[int, flo
         layers[rank[key]].append(cell)
     for net in nets:
         _route(net, everything, rank, layers)
-    crossed = order(layers)
+    borders = ([0] if entries else []) + ([last] if exits else [])
+    crossed = order(layers, dict.fromkeys(borders, wishes) if wishes is not None else None)
     spread_inlets(layers, PORT_GAP)
     place(layers, ACROSS_GAP)
     slide_inlets(layers, PORT_GAP / 2)
@@ -164,8 +174,21 @@ def _finish(layers: list[list[Cell]], cells: dict[Any, Cell], ports: dict[Any, C
         {key[1]: c.x for key, c in ports.items() if key[0] == "in"},
         {key[1]: c.x for key, c in ports.items() if key[0] == "out"},
         crossed,
-        {m: c.inlets for m, c in cells.items()},
+        *_directions(layers),
     )
+
+
+def _directions(layers: list[list[Cell]]) -> tuple[dict[tuple[Any, int], float], dict[tuple[Any, int], float]]:
+    """Where edges of groups come from and go to; see `Level`."""
+    arrivals: dict[tuple[Any, int], float] = {}
+    leaving: dict[tuple[Any, int], list[float]] = {}
+    for wire in (w for layer in layers for c in layer for w in c.below):
+        if not wire.lower.is_free:
+            arrivals[wire.lower.item, wire.net] = wire.upper.x + wire.upper.outlets.get(wire.outlet, 0.0)
+        if not wire.upper.is_free:
+            end = wire.lower.x + wire.lower.inlets.get(wire.inlet, 0.0)
+            leaving.setdefault((wire.upper.item, wire.net), []).append(end)
+    return arrivals, {key: sum(ends) / len(ends) for key, ends in leaving.items()}
 
 
 def _gap_below(layer: Sequence[Cell], following: Sequence[Cell]) -> float:

@@ -5,7 +5,8 @@ Crossings are counted between the ports of cells, not their middles, in O(E log 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rlxlang.pictures.cells import Cell
 
@@ -14,23 +15,33 @@ _LARGE = 3000  # wires; a level with more of them gets fewer sweeps
 _MOST_EXCHANGES = 6  # rounds of exchanges in a sweep, one in a large level
 
 
-def order(layers: list[list[Cell]]) -> int:
-    """Reorder the cells of every layer in place; gives the number of crossings that are left."""
+def order(layers: list[list[Cell]], wishes: Mapping[int, Mapping[Any, float]] | None = None) -> int:
+    """Reorder the cells of every layer in place; gives the number of crossings that are left.
+
+    Args:
+        layers: Cells by rank.
+        wishes: Layers, by number, that keep the order in which these numbers, by item, put their cells.
+    """
+    fixed = wishes or {}
     wires = [w for layer in layers for c in layer for w in c.above]
     for wire in wires:
         wire.leaves = wire.upper.outlet_fraction(wire.outlet)
         wire.arrives = wire.lower.inlet_fraction(wire.inlet)
     sweeps, rounds = (_SWEEPS, _MOST_EXCHANGES) if len(wires) <= _LARGE else (4, 1)
     _first_order(layers)
+    for number, places in fixed.items():
+        layers[number].sort(key=lambda cell: places.get(cell.item, 0.0))
+        _number(layers[number])
     best = [list(layer) for layer in layers]
     fewest = crossings(layers)
     for sweep in range(sweeps):
         if not fewest:
             break
         downwards = sweep % 2 == 0
-        for layer in layers[1:] if downwards else reversed(layers[:-1]):
-            _by_median(layer, downwards)
-        _exchange(layers, rounds)
+        for k in range(1, len(layers)) if downwards else range(len(layers) - 2, -1, -1):
+            if k not in fixed:
+                _by_median(layers[k], downwards)
+        _exchange([layer for k, layer in enumerate(layers) if k not in fixed], rounds)
         found = crossings(layers)
         if found < fewest:
             fewest, best = found, [list(layer) for layer in layers]
