@@ -83,10 +83,12 @@ class CellError(RlxError):
 
     html: bool = False
     colour: bool = False
+    _is_shown: bool = False  # kernels render more than once
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows in place of a traceback."""
-        if self.html and show_html(diagnostics_html(self.diagnostics)):
+        if self.html and (self._is_shown or show_html(diagnostics_html(self.diagnostics))):
+            self._is_shown = True
             return [f"{len(self.diagnostics)} error{'' if len(self.diagnostics) == 1 else 's'}"]
         return render_all(self.diagnostics, colour=self.colour).splitlines()
 

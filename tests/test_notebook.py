@@ -118,8 +118,11 @@ def test_a_missing_binding_says_what_to_do_here(shell: Any) -> None:
 def test_errors_as_html(shell: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pages: list[str] = []
     monkeypatch.setattr("rlxlang.notebook.show_html", lambda html: pages.append(html) or True)
-    failure(shell, "%%rlx f --html\nlet y = z < 1;")
+    error = failure(shell, "%%rlx f --html\nlet y = z < 1;")
     assert "z &lt; 1" in pages[0]
+    # A kernel renders an error for the page and for the answer to the request.
+    assert error._render_traceback_() == ["1 error"]
+    assert len(pages) == 1
     assert capsys.readouterr().out == "1 error\n"
 
 
