@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from rlxlang.diagnostics import Span
 from rlxlang.ir import Node
@@ -131,8 +131,6 @@ class Scene:
     name: str
     root: Group
     values: list[Value]
-    notes: list[str] = field(default_factory=list)
-    source: Any = None
 
     def boxes(self) -> list[Box]:
         """All boxes, in topological order within each group."""
