@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,9 @@ class _Completer:
         if before == "." and len(cursor.statement) > 1:
             return self._methods()
         if not cursor.statement:
-            return [*self._keywords(), *(self._expression() if self.anywhere else ())]
+            if self.anywhere:  # statements stand between names in sight and ops
+                return [*(replace(k, rank=4) for k in self._keywords()), *self._expression()]
+            return self._keywords()
         if keyword == "use":
             return self._modules() if len(cursor.statement) == 1 else ()
         if before == "as":
