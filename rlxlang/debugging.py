@@ -115,7 +115,8 @@ class debug_nans(_Switch):  # noqa: N801 - a switch that reads as a function
         for array in _floats(value):
             if _is_finite(array):
                 if array.size and node in self._varying:
-                    self._ranges[node] = (float(array.min()), float(array.max()))
+                    shown = np.abs(array) if array.dtype.kind == "c" else array
+                    self._ranges[node] = (float(shown.min()), float(shown.max()))
             elif node.op.name != "constant" and all(_is_finite(a) for o in operands for a in _floats(o)):
                 raise RlxRuntimeError(self._found(node, array))
 

@@ -150,6 +150,8 @@ def _constant(array: np.ndarray[Any, Any], exact: bool) -> str:
         # The bits of a NaN do not show in its name.
         if dtype is None or not dtype.is_float or not np.isnan(array).any():
             return f"{head}{{{', '.join(numbers)}}}"
+    if not exact and array.size <= _NUMBERS_SHOWN and array.dtype.kind == "c":
+        return f"{head}{{{', '.join(f'{z.real}{z.imag:+}j' for z in array.reshape(-1).tolist())}}}"
     if not exact:
         return f"{head}{{…}}"
     return f"{head}{{{quoted(base64.b64encode(array.tobytes()).decode())}}}"

@@ -12,10 +12,15 @@ from rlxlang.ops import emit
 from rlxlang.ops.indexing import Array, along_axis, batch_scatter, clamped, infer_scatter, rows_first, samples_scatter
 from rlxlang.ops.lowering import ScatterAxis
 from rlxlang.ops.prefix import linear_recurrence, neighbour
-from rlxlang.types import I32, product
+from rlxlang.ops.rules import require_kinds
+from rlxlang.types import I32, ShapeContext, TensorType, product
 
 
 def _row(name: str, doc: str, combine: Any, jvp: Any, vjp: Any) -> Op:
+    def infer(context: ShapeContext, x: TensorType, *others: TensorType, axis: int) -> TensorType:
+        require_kinds(name, x.dtype, ("float", "int", "uint", "bool"))
+        return infer_scatter(context, x, *others, axis=axis)
+
     def reference(x: Array, indices: Array, updates: Array, *, axis: int) -> Array:
         data, flat, rows = rows_first(x, indices, updates, axis)
         if data.size:
@@ -41,7 +46,7 @@ def _row(name: str, doc: str, combine: Any, jvp: Any, vjp: Any) -> Op:
         Op(
             name,
             doc,
-            infer_scatter,
+            infer,
             reference,
             jvp,
             vjp,

@@ -6,15 +6,27 @@ from typing import Any
 
 import numpy as np
 
+from rlxlang.diagnostics import RlxTransformError
 from rlxlang.ir import Builder, Constant, Graph, GraphInput, GraphOutput, Node, declare
 from rlxlang.transforms.replay import replay
-from rlxlang.types import BF16, F16, F32, F64, DType
+from rlxlang.types import BF16, C64, F16, F32, F64, DType, TensorType
 
 _NARROW = (F16, BF16, F32)
 
 
 def widened(graph: Graph) -> Graph:
-    """The same graph where every F16, BF16 and F32 is F64: inputs, params, constants, conversions, bodies of loops."""
+    """The same graph where every F16, BF16 and F32 is F64: inputs, params, constants, conversions, bodies of loops.
+
+    Raises:
+        RlxTransformError: E0500, it has values of C64, which no wider type holds.
+    """
+    for node in graph.nodes:
+        if isinstance(node.type, TensorType) and node.type.dtype == C64:
+            raise RlxTransformError(
+                f"`{node.op.name}` gives C64: differences are taken in F64, and there is no complex type of that precision",
+                code="E0500",
+                span=node.origin.span,
+            )
     b = Builder()
     env: dict[Node, Node] = {}
     inputs: list[GraphInput] = []

@@ -13,6 +13,8 @@ import rlxlang as rlx
 from rlxlang.checkpoint import load_weights, save_weights
 from rlxlang.interp import evaluate
 from rlxlang.ir import OPS, Graph, Sample
+from rlxlang.ir.parser import parse_graph
+from rlxlang.ir.printer import print_graph
 from rlxlang.transforms import jvp, vjp
 from tests.devices.running import DEVICES, Part, Runner, merge, mismatches
 from tests.oracles import arrays_of, graph_of, random_array
@@ -331,6 +333,7 @@ def test_python_numbers_and_arrays_are_complex_operands() -> None:
         ("out y = cast(z, F32);", "imaginary part"),
         ("out y = cast(z, I32);", "imaginary part"),
         ("out y = complex(z);", "`complex`"),
+        ('out y = scatter(z, [0], z[0..1], 0, "max");', "`scatter_max`"),
         ("out y = floor(z);", "`floor`"),
         ("out y = norm(z);", "`norm`"),
     ],
@@ -379,3 +382,24 @@ def test_optimizers_and_random_initialisers_refuse_complex_parameters(rng: np.ra
         assert problem.value.diagnostics[0].code == "E0301"
     zeros = rlx.loads(MODEL.replace("[C64; 4];", "[C64; 4] = zeros();")).init_params(seed=0)
     assert zeros.param_binding("w").dtype == np.complex64
+
+
+# ------------------------------------------------------------------------------------------ tools
+
+
+def test_graphs_print_complex_constants_and_are_read_back() -> None:
+    func = rlx.loads("const k = [1.0, 2.0] : C64; input z: [C64; 2]; out y = fft(z * k) * 2.5;")
+    assert "C64[2]{1.0+0.0j, 2.0+0.0j}" in str(func)
+    text = print_graph(func.graph)
+    assert print_graph(parse_graph(text)) == text
+
+
+def test_switches_for_debugging_show_magnitudes() -> None:
+    func = rlx.loads("input z: [C64; 2]; out y = log(z * 2.0);")
+    with rlx.debug_nans(), pytest.raises(rlx.RlxRuntimeError, match="`log` makes"):
+        func.run(z=np.zeros(2, np.complex64))
+
+
+def test_differences_need_a_wider_type() -> None:
+    with pytest.raises(rlx.RlxTransformError, match="`rfft` gives C64"):
+        rlx.check_grads(rlx.loads("input x: [4]; out y = sum(abs(rfft(x)));"), {"x": np.ones(4)})
