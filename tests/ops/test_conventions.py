@@ -24,6 +24,7 @@ def test_ties_of_elementwise_extrema_share() -> None:
         assert left[0] == right[0] == 0.5
         assert_array_equal(left + right, np.ones(3))
         assert push(name, v(1.0), v(1.0), tangents={"x0": v(1.0)})[0] == 0.5
+        assert push(name, v(1.0), v(1.0), tangents={"x0": v(1.0), "x1": v(3.0)})[0] == 2
 
 
 def test_ties_of_reduced_extrema_share() -> None:
