@@ -37,7 +37,12 @@ STATEMENTS, OPERATIONS = 3000, 15_000
 
 def parts_of(number: int) -> tuple[str, ...]:
     """What is checked of a text: the cheap parts always, the others in turn."""
-    return ("elaborate", "format", *(("analyse", "highlight", "expression", "file")[number % 4],))
+    return (
+        "parse",
+        "elaborate",
+        "format",
+        ("highlight", "analyse", "highlight", "expression", "highlight", "file")[number % 6],
+    )
 
 
 def run_batch(seed: int, shorten: bool, report: Connection) -> None:

@@ -17,6 +17,7 @@ from rlxlang.frontend.checks import DTYPES
 from rlxlang.frontend.literals import parse_float, parse_int, parse_string, parse_template
 from rlxlang.frontend.trivia import Trivia
 
+_LONGEST_NUMBER = 20_000  # characters; static integers end long before
 _CONSTANTS: dict[str, float | bool] = {
     "true": True,
     "false": False,
@@ -322,10 +323,17 @@ class Builder:
         return ast.Index(span, value, tuple(items))
 
     def _on_int(self, span: Span, children: _Children) -> ast.Int:
-        return ast.Int(span, *parse_int(str(children[0])))
+        return ast.Int(span, *parse_int(self._digits(span, str(children[0]), "0")))
 
     def _on_float(self, span: Span, children: _Children) -> ast.Float:
-        return ast.Float(span, *parse_float(str(children[0])))
+        return ast.Float(span, *parse_float(self._digits(span, str(children[0]), "0.0")))
+
+    def _digits(self, span: Span, text: str, instead: str) -> str:
+        """The text of a number; one that would take long to read is refused, and another stands in its place."""
+        if len(text) <= _LONGEST_NUMBER:
+            return text
+        self._report("E0107", span, f"a number of {len(text)} characters", f"{_LONGEST_NUMBER} are the most")
+        return instead
 
     def _on_string(self, span: Span, children: _Children) -> ast.Str:
         return ast.Str(span, parse_string(span, self.diagnostics))

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from rlxlang.diagnostics import Collector, Diagnostic, Frame, Label, Span
+from rlxlang.diagnostics import Collector, Diagnostic, Frame, Label, Source, Span
 from rlxlang.frontend.names import Function, Observer, Scope, Unit
-from rlxlang.frontend.values import POISON, Instance, Poison
-from rlxlang.ir import Builder, GraphInput, Origin
+from rlxlang.frontend.values import POISON, Instance, ListValue, Poison
+from rlxlang.ir import Builder, GraphInput, Node, Origin
 from rlxlang.types import F32, DimProblem, PromotionProblem, TypeProblem
 
 # Run in one text; what fns, blocks and repeats hold counts each time.
@@ -65,6 +65,8 @@ class Context:
         self.observe: Observer | None = None
         self.leaves_before = 0
         self.warned: set[tuple[str, int]] = set()
+        self._unread: dict[Span, str] = {}
+        self._read: set[Span] = set()
         self._errors = 0
         self._statements = 0
         self._operations = 0
@@ -154,6 +156,25 @@ class Context:
             return self.error(problem.code, problem.message, span, notes=problem.notes, help_=problem.help)
         code = "E0302" if isinstance(problem, PromotionProblem) else "E0407"
         return self.error(code, str(problem), span)
+
+    # ------------------------------------------------------------------ names that nothing reads
+    def leave(self, scope: Scope) -> None:
+        """A body has been run whose names are visible nowhere else: remember those that nothing has read."""
+        for name, binding in scope.names.items():
+            value = binding.value
+            declared = isinstance(value, Node) and value.op.name == "input" and value.attrs["kind"] == "param"
+            if binding.span is None or name.startswith("_") or declared:
+                continue
+            if isinstance(value, ListValue) and value.family:
+                continue
+            if binding.used:
+                self._read.add(binding.span)
+            else:
+                self._unread.setdefault(binding.span, name)
+
+    def unread(self, source: Source) -> list[tuple[str, Span]]:
+        """Names that bodies of a text bind and that nothing has read in any call or iteration, with their places."""
+        return [(n, s) for s, n in self._unread.items() if s not in self._read and s.source is source]
 
     # ------------------------------------------------------------------ origins
     @contextmanager

@@ -21,6 +21,7 @@ from rlxlang.frontend.walk import walk
 from rlxlang.ir import GraphInput, Initializer, Node, declare
 from rlxlang.types import DTYPES, F32, Dim, DType, Shape, weak_dtype
 
+MOST_AXES = 64  # of a constant, as in NumPy
 LARGEST_FAMILY = 100_000  # elements; each is a parameter of its own, so more can only be a slip
 _CONFIG_TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
 
@@ -343,6 +344,8 @@ class Declarations:
             if self.context.collector.has_errors:
                 return POISON  # most likely reported by the parser
             return self.context.error("E0124", "rows of unequal length, or an empty one", statement.value.span)
+        if _rank(nested) > MOST_AXES:
+            return self.context.error("E0404", f"a constant has at most {MOST_AXES} axes", statement.value.span)
         dtype = DTYPES[statement.dtype.text] if statement.dtype else None
         flat = _flat(nested)
         if dtype is None:
@@ -407,6 +410,14 @@ def _rectangular(nested: Any) -> bool:
             return False
         level = [item for part in level for item in part]
     return True
+
+
+def _rank(nested: Any) -> int:
+    """How deep rectangular lists are nested."""
+    rank = 0
+    while isinstance(nested, list):
+        nested, rank = nested[0] if nested else None, rank + 1
+    return rank
 
 
 def _flat(nested: Any) -> list[Any]:

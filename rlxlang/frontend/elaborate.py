@@ -24,6 +24,7 @@ from rlxlang.ir import Builder, Graph, GraphOutput, Node, topological
 from rlxlang.ops.broadcasting import as_node
 from rlxlang.types import TensorType, axes_of
 
+_UNUSED = "an unused name may begin with `_`"
 _FRAMES = 40_000  # of Python while a text is expanded
 
 
@@ -283,11 +284,13 @@ class _Elaboration:
             if entry.node in needed or (entry.kind == "input" and sizes & set(entry.node.tensor.axes())):
                 continue
             context.warn("W0902", f"{entry.kind} `{entry.name}` is not used", context.input_spans[entry.name])
+        for name, span in context.unread(self.module.source):
+            context.warn("W0902", f"`{name}` is not used", span, help_=_UNUSED)
         for name, binding in self.scope.names.items():
             if name in read_by_declarations or name.startswith("_"):
                 continue
             if not binding.used and binding.span is not None:
-                context.warn("W0902", f"`{name}` is not used", binding.span, help_="an unused name may begin with `_`")
+                context.warn("W0902", f"`{name}` is not used", binding.span, help_=_UNUSED)
 
 
 def _axes(node: Node) -> tuple[str, ...]:

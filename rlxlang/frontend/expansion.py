@@ -14,7 +14,7 @@ from rlxlang.frontend.expressions import Evaluator
 from rlxlang.frontend.lost import Lost, loses_part, with_lost
 from rlxlang.frontend.names import Function, Scope
 from rlxlang.frontend.rules_text import TextRules
-from rlxlang.frontend.values import POISON, Instance, ListValue, Poison, Unbound, describe, is_static
+from rlxlang.frontend.values import POISON, Binding, Instance, ListValue, Poison, Unbound, describe, is_static
 from rlxlang.ir import Node
 from rlxlang.types import Dim
 
@@ -189,7 +189,13 @@ class Expansion:
 
     # ------------------------------------------------------------------ bodies
     def _run_body(self, definition: ast.Fn | ast.Block | ast.Jvp, scope: Scope, span: Span) -> Any:
-        result: Any = None
+        try:
+            return self._result(definition, scope, span)
+        finally:
+            self.context.leave(scope)
+
+    def _result(self, definition: ast.Fn | ast.Block | ast.Jvp, scope: Scope, span: Span) -> Any:
+        bindings: list[Binding] = []
         errors = self.context.errors
         lost = self.context.unit.lost
         loses = bool(lost) and loses_part(definition.body.span, lost)
@@ -203,21 +209,27 @@ class Expansion:
                 if loses or any(isinstance(v, Poison) for v in values):
                     return POISON
                 return values[0] if len(values) == 1 else ListValue(values)
-            last = self.run(statement, scope)
+            name = self.run(statement, scope)
             if isinstance(statement, ast.Let) and statement.is_tuple:
                 names = [n.text for n in statement.names if n.text != "_"]
-                found = tuple(scope.names[n].value for n in names if n in scope.names)
-                result = POISON if any(isinstance(v, Poison) for v in found) else ListValue(found)
-                if len(found) == 1:
-                    result = found[0]
-            elif last and (binding := scope.find(last)) is not None:
-                binding.used = True
-                result = binding.value
-        if not definition.body.statements:  # which has been reported with the definition
+                bindings = [scope.names[n] for n in names if n in scope.names]
+            elif name and (binding := scope.find(name)) is not None:
+                bindings = [binding]
+        for binding in bindings:
+            binding.used = True
+        if loses or not definition.body.statements:  # an empty body has been reported with the definition
             return POISON
-        if loses:
+        if not bindings:
+            return self._no_result(definition, span, "nothing in its body is bound", errors)
+        result = bindings[0].value if len(bindings) == 1 else ListValue(tuple(b.value for b in bindings))
+        if isinstance(result, Unbound):
+            return self._no_result(definition, span, result.reason, None)
+        return POISON if any(isinstance(b.value, Poison) for b in bindings) else result
+
+    def _no_result(
+        self, definition: ast.Fn | ast.Block | ast.Jvp, span: Span, reason: str, errors: int | None
+    ) -> Poison:
+        """Report that a body gives nothing, unless that follows from what has been reported since `errors`."""
+        if errors is not None and self.context.errors != errors:
             return POISON
-        if isinstance(result, Unbound) or (result is None and self.context.errors == errors):
-            reason = f": {result.reason}" if isinstance(result, Unbound) else ": nothing in its body is bound"
-            return self.context.error("E0119", f"`{definition.name.text}` has no result here{reason}", span)
-        return POISON if result is None else result
+        return self.context.error("E0119", f"`{definition.name.text}` has no result here: {reason}", span)

@@ -199,10 +199,13 @@ class Scans:
     ) -> list[Node] | None:
         """The values of the carries after a step; None when one of them changes its type, which is reported."""
         context = self.context
+        for carry in statement.carries:
+            inner.names[carry.name.text].used = True
         values = [inner.names[c.name.text].value for c in statement.carries]
         unbound = [v is h for v, h in zip(values, holes, strict=False)]
         single = isinstance(statement, ast.Scan) and len(values) == 1 and unbound[0] and not end.emits
         if single and end.last and end.last in inner.names:
+            inner.names[end.last].used = True
             values = [inner.names[end.last].value]
             context.warn(
                 "W0905",
@@ -216,6 +219,7 @@ class Scans:
                     context.warn(
                         "W0905", f"carry `{carry.name.text}` keeps its value: the body does not bind it", carry.span
                     )
+        context.leave(inner)
         results: list[Node] = []
         for carry, value, hole, open_ in zip(statement.carries, values, holes, weak, strict=False):
             if isinstance(value, Poison):

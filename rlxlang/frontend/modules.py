@@ -166,7 +166,12 @@ class Modules:
         """The text that is meant; None after an error."""
         if isinstance(target, ast.Str):
             path = folder / target.value
-            return self._once(str(path.resolve()), target.value, target.span, lambda: self._file(path, target))
+            try:
+                key = str(path.resolve())
+            except ValueError as problem:  # a zero byte, or half a pair of surrogates
+                self.context.error("E0203", f"`{target.value}` names no file: {problem}", target.span)
+                return None
+            return self._once(key, target.value, target.span, lambda: self._file(path, target))
         name = target.text
         if name == INIT:
             return Unit(INIT)

@@ -18,7 +18,7 @@ from rlxlang.frontend.table import parser
 from rlxlang.frontend.trivia import scan, suspicious_comments
 
 # Errors of the tree builder after which the statement is still in the tree.
-_WHOLE = frozenset(("E0108", "E0114", "E0126"))
+_WHOLE = frozenset(("E0107", "E0108", "E0114", "E0126"))
 
 
 @dataclass(frozen=True, slots=True)

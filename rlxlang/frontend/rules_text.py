@@ -178,6 +178,7 @@ class TextRules:
             else:
                 scope.bind(seed.text, Unbound(f"the result is {result.dtype} and has no cotangent"), seed.span)
         given = self._cotangents(rule, values, scope)
+        context.leave(scope)
         if given is None:
             return None
         found: list[Node] = []
@@ -206,6 +207,9 @@ class TextRules:
                 self.context.error("E0119", f"the rule binds no {wanted}, and returns nothing", rule.name.span)
                 return None
             given = [None if f is None else f.value for f in found]
+            for binding in found:
+                if binding is not None:
+                    binding.used = True
             return None if any(isinstance(leaf, Poison) for g in given for leaf in leaves_of(g)) else given
         tensor = [any(isinstance(leaf, Node) for leaf in leaves_of(v)) for v in values]
         floats = [any(isinstance(leaf, Node) and leaf.dtype.is_differentiable for leaf in leaves_of(v)) for v in values]

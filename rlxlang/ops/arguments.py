@@ -83,7 +83,7 @@ def static_dim(op: str, value: Any, name: str) -> DimLike:
     if isinstance(value, Dim):
         return value
     number = static_int(op, value, name)
-    if number < 0:
+    if not 0 <= number < 1 << 63:
         raise TypeProblem("E0350", f"argument `{name}` of `{op}` is a size, and {number} is given")
     return number
 

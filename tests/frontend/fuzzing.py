@@ -17,10 +17,10 @@ from typing import Any
 
 from rlxlang import loading
 from rlxlang.diagnostics import Diagnostic, InternalError, RlxError, Source, render
-from rlxlang.frontend import elaborate_source
+from rlxlang.frontend.elaborate import elaborate_parsed
 from rlxlang.frontend.format import format_text
 from rlxlang.frontend.highlight import RlxLexer
-from rlxlang.frontend.parse import parse_expression, parse_module
+from rlxlang.frontend.parse import ParseResult, parse_expression, parse_module
 from rlxlang.frontend.walk import structurally_equal
 from rlxlang.tools.check import record
 from rlxlang.tools.lsp.analysis import Document, analyse
@@ -206,7 +206,7 @@ def failure(text: str, part: str, seconds: float = SECONDS) -> str:
     except InternalError as problem:
         return f"{part}: {problem.diagnostics[0].message}"
     except RlxError as problem:
-        _report(problem.diagnostics, text)
+        _report(problem.diagnostics)
     except Exception as problem:
         place = problem.__traceback__
         where = ""
@@ -241,10 +241,19 @@ def shrunk(text: str, fails: Callable[[str], bool], most: int = 400) -> str:
     return text
 
 
-def _report(diagnostics: Sequence[Diagnostic], text: str) -> None:
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> ParseResult:
+    return parse_module(Source("t.rlx", text))
+
+
+def _report(diagnostics: Sequence[Diagnostic], *, as_json: bool = False) -> None:
     for diagnostic in diagnostics:
         assert diagnostic.code != "E0001", diagnostic.message
-        for shown in (render(diagnostic), json.dumps(record("t.rlx", diagnostic), ensure_ascii=False)):
+        forms = [
+            render(diagnostic),
+            *([json.dumps(record("t.rlx", diagnostic), ensure_ascii=False)] if as_json else []),
+        ]
+        for shown in forms:
             shown.encode("utf-8")
             if not shown.isascii():
                 odd = [c for c in shown if unicodedata.category(c) in ("Cc", "Cs", "Cn") and c != "\n"]
@@ -258,19 +267,19 @@ def _unreadable(path: Path) -> str:
 
 
 def _parse(text: str) -> None:
-    result = parse_module(Source("t.rlx", text))
-    _report(result.diagnostics, text)
+    result = _parsed(text)
+    _report(result.diagnostics)
     assert result.module is not None or result.errors
 
 
 def _elaborate(text: str) -> None:
-    found = elaborate_source(Source("t.rlx", text), read=_unreadable)
-    _report(found.diagnostics, text)
+    found = elaborate_parsed(_parsed(text), read=_unreadable)
+    _report(found.diagnostics)
     assert (found.graph is None) == any(d.is_error for d in found.diagnostics), "a graph with errors, or none without"
 
 
 def _format(text: str) -> None:
-    before = parse_module(Source("t.rlx", text))
+    before = _parsed(text)
     if before.errors or before.module is None:
         return
     once = format_text(text)
@@ -289,16 +298,16 @@ def _highlight(text: str) -> None:
 
 def _analyse(text: str) -> None:
     found = analyse(Document("/t/t.rlx", text), _unreadable)
-    _report(found.diagnostics, text)
+    _report(found.diagnostics, as_json=True)
 
 
 def _expression(text: str) -> None:
     result = parse_expression(Source("t.rlx", text))
-    _report(result.diagnostics, text)
+    _report(result.diagnostics)
 
 
 def _file(text: str) -> None:
-    _report(loading.check(text if not loading._is_path(text) else text + "\n"), text)
+    _report(loading.check(text if not loading._is_path(text) else text + "\n"))
 
 
 _CHECKS: dict[str, Callable[[str], Any]] = {
