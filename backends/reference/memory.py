@@ -47,8 +47,9 @@ class Memory:
         return evaluate(dim, self.sizes)
 
     def elements(self, buffer: int) -> int:
-        """How many elements a buffer has."""
-        return self.value(product(self.program.buffers[buffer].shape))
+        """How many numbers kernels see in a buffer."""
+        record = self.program.buffers[buffer]
+        return self.value(product(record.shape)) * (record.dtype.bytes // record.element.bytes)
 
     def flat(self, buffer: int) -> Array:
         """The elements of a buffer that is not private.
@@ -94,7 +95,7 @@ class Memory:
         self._flat.pop(view, None)
 
     def _place(self, buffer: Buffer, arrays: Mapping[int, Array]) -> None:
-        count = self.elements(buffer.id)
+        count = self.value(product(buffer.shape))
         if buffer.kind in ("input", "param", "state"):
             self._flat[buffer.id] = self._given(buffer, arrays, count).view(buffer.element.numpy)
         elif buffer.kind == "constant":
