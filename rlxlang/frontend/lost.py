@@ -17,13 +17,14 @@ from rlxlang.ir import SURFACES
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _BOUND = re.compile(
     r"\b(?:let|mut|var|input|param|config|const|bind|out|output|tap|scan|loop|for)\s+\(?([\w\s,]*)"  # let (a, b …
-    r"|([A-Za-z_]\w*)\s*(?:[:\[][^=;{}]*)?=(?!=)"  # a = …, w[3]: [4] = …
+    r"|\b([A-Za-z_]\w*)\s*(?:[:\[][^=;{}]{0,200})?=(?!=)"  # a = …, w[3]: [4] = …
     r"|\b(?:as|emit)\s+([A-Za-z_]\w*)"
-    r"|([A-Za-z_]\w*)\s+in\b"
+    r"|\b([A-Za-z_]\w*)\s+in\b"
     r"|^\s*[A-Za-z_]\w*\s+([A-Za-z_]\w*)"  # inptu x: …
 )
-_FUNCTION = re.compile(r"\b(fn|block|def|func|function|class|\w+)\s+([A-Za-z_]\w*)\s*\(")
+_FUNCTION = re.compile(r"\b(\w+)\s+([A-Za-z_]\w*)\s*\(")
 _USE = re.compile(r"\b(?:use|import|from)\b([^;]*)")
+_LONGEST = 10_000  # characters of a stretch that is looked at
 _DEFINING = ("fn", "block", "def", "func", "function", "class")
 
 
@@ -51,6 +52,8 @@ def lost(span: Span, blanked: str) -> Lost:
         span: Where it stands.
         blanked: The whole text without its comments.
     """
+    if span.end - span.start > _LONGEST:
+        return Lost(span, frozenset(), frozenset(), everything=True)
     text = blanked[span.start : span.end]
     values = {
         name for match in _BOUND.finditer(text) for group in match.groups() if group for name in _NAME.findall(group)

@@ -18,6 +18,7 @@ _NOT_BLANK = re.compile(r"\S")
 _ODD_SPACE = re.compile("[\ufeff\u00a0\u2007\u202f\u200b]")
 
 # `//` is Python's floor division: a comment that reads like the rest of an expression.
+_LONGEST_CODE = 200  # characters of a comment; the expression below takes the square of them
 _LIKE_CODE = re.compile(r"//\s*(?:(?:[A-Za-z_]\w*|\d[\w.]*|\()[\w.()\[\]+*/, -]*[;,)\]]|\d+)\s*$")
 
 
@@ -105,7 +106,7 @@ def reads_like_code(comment: ast.Comment) -> bool:
     """Whether a comment after code may be meant as a floor division."""
     if comment.own_line or comment.is_doc or not comment.text.startswith("//"):
         return False
-    return _LIKE_CODE.match(comment.text) is not None
+    return len(comment.text) <= _LONGEST_CODE and _LIKE_CODE.match(comment.text) is not None
 
 
 def suspicious_comments(source: Source, comments: tuple[ast.Comment, ...]) -> list[Diagnostic]:
