@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -29,6 +31,13 @@ def stdlib_modules() -> tuple[str, ...]:
     """Return the names of all top-level stdlib modules, sorted."""
     entries = files("rlxlang.stdlib").iterdir()
     return tuple(sorted(entry.name.removesuffix(".rlx") for entry in entries if entry.name.endswith(".rlx")))
+
+
+@cache
+def stdlib_homes(name: str) -> tuple[str, ...]:
+    """Return the stdlib modules that have a fn or block called ``name``, sorted."""
+    head = re.compile(rf"^(?:remat )?(?:fn|block) {re.escape(name)}\(", re.MULTILINE)
+    return tuple(module for module in stdlib_modules() if head.search(stdlib_source(module) or ""))
 
 
 def error_page(code: str) -> str:

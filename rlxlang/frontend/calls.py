@@ -17,6 +17,7 @@ from rlxlang.frontend.templates import fill
 from rlxlang.frontend.values import NONE, POISON, Instance, ListValue, Poison, Unbound, describe, is_number
 from rlxlang.ir import REQUIRED, SURFACES, MaskKind, Node, Surface
 from rlxlang.ops import METHODS
+from rlxlang.resources import stdlib_homes, stdlib_modules
 from rlxlang.types import DTYPES, Dim, TypeProblem
 
 Value = Callable[[Any], Any]
@@ -184,8 +185,13 @@ class Calls:
         if module is None and context.unit.forgives(head.text) and head.text not in ("DType", "MaskKind"):
             return POISON
         if module is None:
-            known = ["DType", "MaskKind", *context.unit.modules]
-            help_ = did_you_mean(head.text, known) or f"bring it in first: `use {head.text};`"
+            known = ["DType", "MaskKind", *context.unit.modules, *stdlib_modules()]
+            if head.text in stdlib_modules():
+                help_ = f"bring it in first: `use {head.text};`"
+            elif last.text in SURFACES:
+                help_ = f"an op stands alone: `{last.text}(…)`"
+            else:
+                help_ = did_you_mean(head.text, known) or f'bring it in first: `use "{head.text}.rlx";`'
             return context.error("E0203", f"unknown module `{head.text}`", head.span, help_=help_)
         if module.declines_all:
             return POISON
@@ -309,7 +315,13 @@ class Calls:
                 f"`{name.text}` is a function, its first argument is no tensor: `{SURFACES[name.text].signature()}`",
             )
         homes = [title for title, module in self.context.unit.modules.items() if name.text in module.functions]
-        help_ = f"write `{homes[0]}::{name.text}`" if homes and not method else did_you_mean(name.text, known)
+        library = stdlib_homes(name.text)
+        if homes and not method:
+            help_ = f"write `{homes[0]}::{name.text}`"
+        elif library:
+            help_ = f"bring it in first: `use {library[0]}::{{{name.text}}};`"
+        else:
+            help_ = did_you_mean(name.text, known)
         return self.context.error("E0202", f"unknown {what} `{name.text}`", name.span, notes=notes, help_=help_)
 
     def _dim(self, given: Arguments) -> Any:

@@ -12,6 +12,14 @@ from rlxlang.frontend.walk import walk
 
 DTYPES = ("F32", "F64", "F16", "BF16", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64", "Bool", "C64")
 CONFIG_TYPES = ("int", "float", "bool", "str")
+# Names of dtypes in Python.
+_FOREIGN_DTYPES = {
+    **{f"float{n}": f"F{n}" for n in (16, 32, 64)},
+    **{f"int{n}": f"I{n}" for n in (8, 16, 32, 64)},
+    **{f"uint{n}": f"U{n}" for n in (8, 16, 32, 64)},
+    "bfloat16": "BF16", "complex64": "C64", "bool": "Bool", "float": "F32", "int": "I32", "double": "F64", "half": "F16",
+    **{name.lower(): name for name in DTYPES},
+}  # fmt: skip
 # Literals in every expression, so nothing else may be called so.
 UNBINDABLE = frozenset({"true", "false", "inf", "nan"})
 
@@ -220,7 +228,9 @@ def _config(node: ast.Node, kind: ast.Name | None, default: ast.Expr | None) -> 
 def _dtype(dtype: ast.Name | None) -> Iterator[Diagnostic]:
     if dtype is None or dtype.text in DTYPES:
         return
-    helps = [did_you_mean(dtype.text, DTYPES) or "the dtypes are " + ", ".join(DTYPES)]
+    foreign = _FOREIGN_DTYPES.get(dtype.text)
+    nearest = did_you_mean(dtype.text, DTYPES) if foreign is None else f"write `{foreign}`"
+    helps = [nearest or "the dtypes are " + ", ".join(DTYPES)]
     yield error("E0208", f"`{dtype.text}` is not a dtype", dtype.span, helps=helps)
 
 

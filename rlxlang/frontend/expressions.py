@@ -36,6 +36,14 @@ OPERATORS = {
 }  # fmt: skip
 _BY_OPERATOR = {"&": "bit_and", "|": "bit_or", "^": "bit_xor", "!": "bit_not", "-": "neg"}
 _OPERATIONS = (ast.Unary, ast.Binary, ast.Index, ast.Field, ast.Call, ast.Method)
+# Names that mean something in Python, and what is written here.
+_FOREIGN_NAMES = {
+    "True": "write `true`",
+    "False": "write `false`",
+    "None": "write `none`; a new axis of an index is `new`",
+    "self": "a block has no `self`: its parameters have names of their own",
+    **dict.fromkeys(("np", "jnp", "torch", "math"), "an op stands alone: `exp(x)`, or a method: `x.exp()`"),
+}
 _PREDEFINED = {"inf": inf, "nan": nan, "pi": pi, "true": True, "false": False, "none": NONE}
 
 
@@ -127,7 +135,9 @@ class Evaluator:
             notes = (f"`{name}` is a function: call it, `{name}(…)`",)
         later = self.context.unit.lets.get(name)
         others = () if later is None else (Label(later, "a `let` is seen by what follows it"),)
-        help_ = "" if later is not None else did_you_mean(name, scope.visible())
+        help_ = "" if later is not None else _FOREIGN_NAMES.get(name) or did_you_mean(name, scope.visible())
+        if name in self.context.unit.modules:
+            help_ = f"`{name}` is a module, its items are written `{name}::…`"
         return self.context.error("E0201", f"unknown name `{name}`", node.span, others=others, notes=notes, help_=help_)
 
     # ------------------------------------------------------------------ operators

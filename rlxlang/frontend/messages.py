@@ -95,6 +95,16 @@ _MISTAKES = (
         "write `where(c, a, b)`, or an `if` statement",
         ("let a = b if c else d;", "let a = (b if c else d);"),
     ),
+    _Mistake("E0112", "`=` does not compare", "write `==`", ("if a = b {}", "loop h = a while h = b {}")),
+    _Mistake(
+        "E0112",
+        "the arguments of a fn or block are fixed",
+        "name each; one that may be missing has a default, `p = none`",
+        ("fn f(*a) {}", "fn f(a, *b) {}", "fn f(**a) {}", "fn f(a, **b) {}"),
+    ),
+    _Mistake(
+        "E0112", "a shape stands in brackets", "write `[3, 4]`, a scalar is `[]`", ("input x: (3);", "param x: (3);")
+    ),
     _Mistake("E0112", _MUT, "leave it out", ("let mut a = 1;",)),
     _Mistake(
         "E0112",
