@@ -7,6 +7,7 @@ behind a `,` or `;` that follows. Dropped tokens (a trailing comma, a stray `;`,
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -152,8 +153,8 @@ class Writer:
         for comment in waiting:
             self._write(comment)
 
-    def _skip(self, position: int) -> int:
-        match = _BLANKS.match(self._blanked, position)
+    def _skip(self, position: int, stop: int = sys.maxsize) -> int:
+        match = _BLANKS.match(self._blanked, position, stop)
         return match.end() if match else position
 
     # -- between statements
@@ -184,8 +185,7 @@ class Writer:
             first = False
             documents = documents or here.is_doc
             before = stop if following is None else following.span.start
-            semicolon = self._skip(self._position)
-            if documents and semicolon < before and self._blanked.startswith(";", semicolon):
+            if documents and self._blanked.startswith(";", self._skip(self._position, before), before):
                 # Without this `;` the comment would document the next statement.
                 self.layout(Kind.HARD)
                 self.token(";", ends=True)

@@ -96,10 +96,14 @@ def _comment(source: Source, start: int, end: int) -> ast.Comment:
 
 def _docs(blanked: str, comments: list[ast.Comment]) -> dict[int, str]:
     lines: dict[int, list[str]] = {}
-    for comment in comments:
-        if comment.is_doc and (following := _NOT_BLANK.search(blanked, comment.span.end)):
-            lines.setdefault(following.start(), []).append(comment.text[3:].removeprefix(" ").rstrip())
-    return {offset: "\n".join(texts).strip("\n") for offset, texts in lines.items()}
+    # From the end, so that each stretch between comments is looked at once.
+    following, before = None, len(blanked)
+    for comment in reversed(comments):
+        found = _NOT_BLANK.search(blanked, comment.span.end, before)
+        following, before = found.start() if found else following, comment.span.start
+        if comment.is_doc and following is not None:
+            lines.setdefault(following, []).append(comment.text[3:].removeprefix(" ").rstrip())
+    return {offset: "\n".join(reversed(texts)).strip("\n") for offset, texts in lines.items()}
 
 
 def reads_like_code(comment: ast.Comment) -> bool:
