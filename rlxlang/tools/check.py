@@ -44,13 +44,22 @@ def run(options: argparse.Namespace) -> int:
         count += len(files)
         if not files:
             found.append((name, error("E0128", f"there is no .rlx file in {name}")))
-        found += [(str(file), d) for file in files for d in check(file, config=settings)]
+        found += [(str(file), d) for file in files for d in check(file, config=settings) if not _needless(d)]
     if options.format == "json":
         print(json.dumps([record(file, d) for file, d in found], indent=2, ensure_ascii=False))
     else:
         _print(found, count)
     failed = any(d.is_error or options.strict for _, d in found)
     return 1 if failed else 0
+
+
+def _needless(diagnostic: Diagnostic) -> bool:
+    """Whether it asks a file for an output that only holds parts for other files."""
+    if diagnostic.code != "E0605" or diagnostic.span is None:
+        return False
+    from rlxlang.tools.lsp.analysis import is_library
+
+    return is_library(_document(diagnostic.span.source))
 
 
 def _models(path: Path) -> list[Path]:

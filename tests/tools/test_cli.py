@@ -196,6 +196,15 @@ def test_check(line: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert found["file"].endswith("wrong.rlx")
 
 
+def test_check_asks_no_output_of_parts_for_other_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "parts.rlx").write_text("fn twice(x) {\n  return 2 * x;\n}\n")
+    assert main(["check", str(tmp_path)]) == 0
+    assert "1 file: 0 errors" in capsys.readouterr().out
+    (tmp_path / "parts.rlx").write_text("input x: [2];\nfn twice(x) {\n  return 2 * x;\n}\n")
+    assert main(["check", str(tmp_path)]) == 1
+    assert "E0605" in capsys.readouterr().out
+
+
 def test_json_says_all_that_a_diagnostic_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = tmp_path / "wrong.rlx"
     model.write_text("input x: [4];\nlet width = 2;\nfn f(v) { return v * wdith; }\nlet y = f(x);\nout y, y;\n")

@@ -161,9 +161,7 @@ def analyse(
 
     try:
         elaborated = elaborate_parsed(document.parsed, base_path=document.folder, read=recorded, observe=observe)
-        analysis.diagnostics = tuple(
-            d for d in elaborated.diagnostics if d.code != "E0605" or not _is_library(document)
-        )
+        analysis.diagnostics = tuple(d for d in elaborated.diagnostics if d.code != "E0605" or not is_library(document))
     except Stopped:
         if cancelled is not None and cancelled.is_set():
             raise
@@ -184,7 +182,7 @@ def fault_of_ours(fault: Exception) -> Diagnostic:
     return error("E0001", f"internal error: {type(fault).__name__}: {fault}", helps=["please report it with the text"])
 
 
-def _is_library(document: Document) -> bool:
+def is_library(document: Document) -> bool:
     """Whether a text has only what other texts may use; it needs no output then."""
     kinds = (ast.Graph, ast.Use, ast.Config, ast.Const, ast.Fn, ast.Block, ast.Vjp, ast.Jvp)
     statements = document.module.statements
