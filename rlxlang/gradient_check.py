@@ -25,6 +25,13 @@ MODES = ("fwd", "rev")
 # the first disagrees: the longer a step, the more corners (of `relu`, `max`, `abs`) lie between its ends.
 _STEPS = (1e-3, 1e-5, 1e-7)
 _DIRECTIONS = 2
+_DETACHED = (
+    "stop_gradient",
+    "custom",
+    "reverse_gradient",
+    "clip_gradient",
+    "round",
+)  # whose derivatives are not those of their values
 _ELEMENTS = 24  # so many single elements of a gradient are measured
 
 
@@ -144,11 +151,26 @@ def check_grads(
                 f"{first.place} by `{first.mode}` is {first.given:.8g}; differences of the values give {first.expected:.8g}",
                 str(report),
             ),
-            helps=(
-                "look at the `vjp` and `jvp` rules of the source, and for conditions that decide by the value itself",
-            ),
+            helps=(_reasons(func.graph),),
         )
     return report
+
+
+def _reasons(graph: Graph) -> str:
+    """What of a graph may make derivatives other than those of its values, on purpose or not."""
+    places = [
+        f"`{n.attrs['body'].name if n.op.name == 'custom' else n.op.name}`"
+        + (f" at {n.origin.span.location}" if n.origin.span is not None else "")
+        for n in graph.nodes
+        if n.op.name in _DETACHED
+    ]
+    if not places:
+        return "is an input read at a corner, or does a condition decide by the value itself?"
+    more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+    shown = ", ".join(list(dict.fromkeys(places))[:3])
+    return (
+        f"derivatives stop or follow rules of their own in {shown}{more}: leave out by `wrt` what they reach on purpose"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,3 +120,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     path.write_text(WRONG)
     assert main(["gradcheck", str(path), "--modes", "rev", "--order", "1", "--input", "x=[1,2,3]"]) == 1
     assert "E0504" in capsys.readouterr().err
+
+
+def test_what_stops_derivatives_is_named() -> None:
+    func = rlx.loads("input x: [2]; let fixed = stop_gradient(x); out y = sum(x * fixed);")
+    with pytest.raises(rlx.RlxTransformError, match=r"`stop_gradient` at <text>:1:27"):
+        rlx.check_grads(func, x=[1, 2])
+    with pytest.raises(rlx.RlxTransformError, match="rules of their own in `f` at"):
+        rlx.check_grads(rlx.loads(WRONG.replace("cube", "f")), x=[1, 2, 3], modes=["rev"])

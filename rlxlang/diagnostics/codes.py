@@ -64,7 +64,7 @@ _ROWS = (
     Code("E0123", "range with an end missing", _SYNTAX),
     Code("E0124", "ragged or empty array", _SYNTAX),
     Code("E0125", "literal does not fit its suffix", _SYNTAX),
-    Code("E0126", "malformed placeholder in a name", _SYNTAX),
+    Code("E0126", "malformed name, or placeholder in one", _SYNTAX),
     Code("E0127", "text is not valid UTF-8", _SYNTAX),
     Code("E0128", "file cannot be read", _SYNTAX),
     # -- E02 names, imports, arguments

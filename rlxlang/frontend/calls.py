@@ -115,7 +115,7 @@ class Calls:
             return self._not_a_block(node, called, path)
         before = (called.receiver,) if isinstance(called, ast.Method) else ()
         given = self._arguments(before, called.args, value, called.span)
-        text = fill(context, node.name, scope)
+        text = fill(context, node.name, scope, of_block=True)
         if given is None or text is None:
             return POISON
         name = InstanceName(text, node.name.span, is_template=bool(node.name.placeholders))

@@ -12,14 +12,24 @@ from rlxlang.frontend.values import describe
 _NOTHING: Mapping[str, str] = {}
 
 
-def fill(context: Context, template: ast.Template, scope: Scope, given: Mapping[str, str] = _NOTHING) -> str | None:
+def fill(
+    context: Context,
+    template: ast.Template,
+    scope: Scope,
+    given: Mapping[str, str] = _NOTHING,
+    *,
+    of_block: bool = False,
+) -> str | None:
     """The name with every place filled; None after an error.
+
+    Any text is a name, since those of other systems must be met, but an empty one and one that does not print.
 
     Args:
         context: The elaboration.
         template: The name as written.
         scope: Where the names of places are looked up: static ints and strings.
         given: Places that have a value of their own, `{i}` in a family.
+        of_block: Whether it names the call of a block, whose parameters follow a dot: then no part between dots is empty.
     """
     known = dict(given)
     for place in template.placeholders:
@@ -34,4 +44,13 @@ def fill(context: Context, template: ast.Template, scope: Scope, given: Mapping[
             return None
         binding.used = True
         known[place.text] = str(binding.value)
-    return template.substitute(known)
+    name = template.substitute(known)
+    if not name or not name.isprintable():
+        what = "is empty" if not name else "holds a character that does not print"
+        context.error("E0126", f"the name {what}", template.span, help_="checkpoints and messages show it")
+        return None
+    if of_block and not all(name.split(".")):
+        help_ = "names of parameters are made of its parts, `layers.0.w`"
+        context.error("E0126", f"a part of the name `{name}` is empty", template.span, help_=help_)
+        return None
+    return name

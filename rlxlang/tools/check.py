@@ -14,6 +14,7 @@ from rlxlang.diagnostics import Diagnostic, Source, Span, error, escape, render
 from rlxlang.loading import check
 from rlxlang.tools.cli import hint, wants_colour
 from rlxlang.tools.data import configs
+from rlxlang.tools.files import models_in
 
 if TYPE_CHECKING:
     from rlxlang.tools.lsp.analysis import Document
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     found: list[tuple[str, Diagnostic]] = []
     count = 0
     for name in options.files:
-        files = _models(Path(name))
+        files = models_in(Path(name))
         count += len(files)
         if not files:
             found.append((name, error("E0128", f"there is no .rlx file in {name}")))
@@ -60,10 +61,6 @@ def _needless(diagnostic: Diagnostic) -> bool:
     from rlxlang.tools.lsp.analysis import is_library
 
     return is_library(_document(diagnostic.span.source))
-
-
-def _models(path: Path) -> list[Path]:
-    return sorted(path.rglob("*.rlx")) if path.is_dir() else [path]
 
 
 def _print(found: Sequence[tuple[str, Diagnostic]], files: int) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from rlxlang.diagnostics import Diagnostic, RlxError, RlxTypeError, error, not_utf8, render_all
 from rlxlang.tools.cli import FAILED, OK, USAGE, wants_colour
+from rlxlang.tools.files import models_in
 
 EXAMPLES = """\
 examples:
@@ -104,7 +105,7 @@ def _files(names: list[str]) -> Iterator[tuple[str, Path | None]]:
             yield _STDIN_NAME, None
             continue
         path = Path(name)
-        for file in sorted(path.rglob("*.rlx")) if path.is_dir() else [path]:
+        for file in models_in(path):
             if file not in seen:
                 seen.add(file)
                 yield str(file), file

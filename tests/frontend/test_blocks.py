@@ -271,3 +271,14 @@ def test_initialisers_draw_by_run_time_name() -> None:
     alone = rlx.loads(f"{DENSE} input x: [?, 4]; let y = dense(x, 4) as b;").init_params(seed=3)
     assert not np.array_equal(func.param_binding("a.w"), func.param_binding("b.w"))
     np.testing.assert_array_equal(func.param_binding("b.w"), alone.param_binding("b.w"))
+
+
+@pytest.mark.parametrize("name", ["", "a..b", ".a", "a.", "a\\nb", "{i}."])
+def test_names_of_calls_have_parts_that_print(name: str) -> None:
+    text = f'use nn; config i = 1; input x: [2, 3]; out y = nn::dense(x, 3) as "{name}";'
+    with pytest.raises(rlx.RlxSyntaxError) as caught:
+        rlx.loads(text)
+    assert [d.code for d in caught.value.diagnostics] == ["E0126"]
+    rlx.loads('input x @ "odd name/of..others": [2]; out y = x;')
+    with pytest.raises(rlx.RlxSyntaxError, match="is empty"):
+        rlx.loads('input x @ "": [2]; out y = x;')

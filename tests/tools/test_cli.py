@@ -272,3 +272,17 @@ def test_module_form() -> None:
         [sys.executable, "-m", "rlxlang", "--version"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout.split()[0]) == (0, "rlxlang")
+
+
+def test_folders_are_searched_but_for_hidden_ones_environments_and_copies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in (".", "models/deep", ".git", "env/lib", "build/lib", "node_modules/x"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "m.rlx").write_text("input x: [2];\nout y = x;\n")
+    (tmp_path / "env/pyvenv.cfg").write_text("")
+    assert main(["check", str(tmp_path)]) == 0
+    assert "2 files: 0 errors" in capsys.readouterr().out
+    assert main(["fmt", "--check", str(tmp_path)]) == 0
+    assert main(["check", str(tmp_path / "build")]) == 0
+    assert main(["check", str(tmp_path / ".git" / "m.rlx")]) == 0
