@@ -13,11 +13,11 @@ from rlxlang.diagnostics import Frame, Label, Span, did_you_mean
 from rlxlang.frontend import ast
 from rlxlang.frontend.context import Context
 from rlxlang.frontend.derivatives import leaves_of
-from rlxlang.frontend.loops import cut
+from rlxlang.frontend.loops import closed_graph, cut
 from rlxlang.frontend.lost import Lost, loses_part, with_lost
 from rlxlang.frontend.names import Function, Scope
 from rlxlang.frontend.values import POISON, ListValue, Poison, Unbound, describe, is_number, is_static
-from rlxlang.ir import Builder, Graph, GraphOutput, Node, SourcedGuard, declare, topological
+from rlxlang.ir import Graph, Node, SourcedGuard, topological
 from rlxlang.ops.broadcasting import as_node, number_node
 from rlxlang.ops.custom import call
 from rlxlang.types import Guard, dims_equal
@@ -305,27 +305,16 @@ class TextRules:
 
     def _closed_graph(self, name: str, holes: Sequence[Node], results: Sequence[Node], span: Span) -> Graph | None:
         """Everything that the results need as a graph of its own, whose inputs are the placeholders; None after an error."""
-        b = Builder()
-        env: dict[Node, Node] = {h: b.input(h.attrs["name"], h.dtype, h.shape) for h in holes}
-        inputs = [declare(env[h]) for h in holes]
-        for node in topological(results):
-            if node in env:
-                continue
-            if node.op.name == "input" and node.attrs["kind"] == "seed":
-                message = f"`{name}` has a derivative rule and draws random numbers of the run's seed"
-                self.context.error("E0201", message, span, help_="pass a key as an argument")
-                return None
-            if node.op.name == "input":
-                self.context.error(
-                    "E0201",
-                    f"`{name}` has a derivative rule and calls a fn that reads `{node.attrs['name']}`",
-                    span,
-                    help_="pass it as an argument",
-                )
-                return None
-            with b.at(node.origin):
-                env[node] = b.emit(node.op, *[env[i] for i in node.inputs], **node.attrs)
-        return b.finish(name, inputs, [GraphOutput(f"r{k}", env[r]) for k, r in enumerate(results)])
+        found = closed_graph(name, holes, results)
+        if isinstance(found, Graph):
+            return found
+        if found.attrs["kind"] == "seed":
+            message = f"`{name}` has a derivative rule and draws random numbers of the run's seed"
+            self.context.error("E0201", message, span, help_="pass a key as an argument")
+        else:
+            message = f"`{name}` has a derivative rule and calls a fn that reads `{found.attrs['name']}`"
+            self.context.error("E0201", message, span, help_="pass it as an argument")
+        return None
 
 
 def attach_rule(context: Context, rule: ast.Vjp | ast.Jvp) -> None:
