@@ -263,7 +263,7 @@ def test_the_hamiltonian_network_keeps_its_energy_and_learns_that_of_a_spring(rn
     # A weight on a spring: H = (q² + p²) / 2, so that q moves by p and p by -q.
     q, p = rng.normal(size=(2, 128, 1)).astype(np.float32)
     trainer = MODELS["hamiltonian_network"].load(hidden=32).trainer(rlx.optim.Adam(1e-2))
-    losses = [trainer.step(q=q, p=p, dq=p, dp=-q) for _ in range(150)]
+    losses = [trainer.step(q=q, p=p, dq=p, dp=-q) for _ in range(400)]
     assert losses[-1] < losses[0] / 30
     model = trainer.func()
     _, energy, dq, dp = model.run(q=q, p=p, dq=p, dp=-q)
