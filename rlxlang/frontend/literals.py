@@ -91,6 +91,7 @@ def _unescape(source: Source, start: int, end: int, diagnostics: list[Diagnostic
         helps = ['the escapes are `\\"`, `\\\\`, `\\n`, `\\t` and `\\u{…}`']
         message = "not a character" if match else "unknown escape in a string"
         diagnostics.append(error("E0108", message, place, helps=helps))
+        found.append(_Char("\N{REPLACEMENT CHARACTER}", position))  # so that the string is not told to be empty, too
         position = stop
     return found
 

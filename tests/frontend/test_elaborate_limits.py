@@ -150,8 +150,21 @@ def test_odd_texts(text: str) -> None:
 
 
 def test_strings_of_any_characters() -> None:
-    graph = graph_of('input x @ "größe ☃ \\n": []; out y = x;')
-    assert graph.feeds[0].name == "größe ☃ \n"
+    graph = graph_of('input x @ "größe ☃ \\\\ \\u{3b1} \\"": []; out y = x;')
+    assert graph.feeds[0].name == 'größe ☃ \\ α "'
+
+
+@pytest.mark.parametrize("name", ["", "a\\n", "\\u{200B}", "\\u{0}"])
+def test_names_that_do_not_print(name: str) -> None:
+    found = elaborated(f'input x @ "{name}": []; out y = x;')
+    assert [d.code for d in found.diagnostics] == ["E0126"]
+
+
+@pytest.mark.parametrize("escape", ["\\d", "\\u{D800}", "\\u{110000}", "\\x"])
+def test_names_with_unknown_escapes(escape: str) -> None:
+    """One error each, not a second one about the name that is left."""
+    found = elaborated(f'input x @ "{escape}": []; out y = x;')
+    assert [d.code for d in found.diagnostics] == ["E0108"]
 
 
 @pytest.mark.parametrize("seed", range(8))
