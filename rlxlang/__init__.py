@@ -19,7 +19,7 @@ from rlxlang import _source_tree as _source_tree  # before any of backends/, gra
 from rlxlang._version import __version__
 
 if TYPE_CHECKING:
-    from rlxlang import optim
+    from rlxlang import optim, training
     from rlxlang.combinators import cond, custom_jvp, custom_vjp, remat, scan, while_loop
     from rlxlang.debugging import debug_checks, debug_nans, trace
     from rlxlang.device import (
@@ -102,6 +102,7 @@ _EXPORTS = {
     "stack": "rlxlang.scope:stack",
     "threads": "rlxlang.device:threads",
     "trace": "rlxlang.debugging:trace",
+    "training": "rlxlang.training",
     "while_loop": "rlxlang.combinators:while_loop",
 }
 
@@ -151,6 +152,7 @@ __all__ = [
     "stack",
     "threads",
     "trace",
+    "training",
     "while_loop",
 ]
 

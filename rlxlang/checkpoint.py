@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Array: TypeAlias = "np.ndarray[Any, Any]"
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
+TRAINER_FORMAT = "rlxlang-trainer"
+
 _GREATEST_HEADER = 100_000_000
 _ALIGNMENT = 8
 
@@ -167,8 +169,13 @@ def load_weights(func: Func, path: PathLike, strict: bool = True) -> Func:
         RlxRuntimeError: The file cannot be read.
     """
     tensors, metadata = read_tensors(path)
-    if metadata.get("format") == "rlxlang-trainer":
+    if metadata.get("format") == TRAINER_FORMAT:
         tensors = {n.removeprefix("param/"): a for n, a in tensors.items() if n.startswith("param/")}
+    return bind_weights(func, tensors, strict)
+
+
+def bind_weights(func: Func, tensors: Mapping[str, Array], strict: bool = True) -> Func:
+    """The function with its parameters bound to arrays of a file; see `load_weights`."""
     problems = list(_mismatches(func, tensors, strict))
     if problems:
         raise_all(problems)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -27,13 +27,24 @@ def graph_key(graph: Graph, *salt: str) -> bytes | None:
     digest = hashlib.sha256(f"rlxlang {__version__}\n".encode())
     for text in salt:
         digest.update(f"{len(text)} {text}\n".encode())
+    return digest.digest() if _take_in(graph, digest) else None
+
+
+def fingerprint(graph: Graph) -> str | None:
+    """A digest of what a graph computes, whatever its name and the version of this library; None as in `graph_key`."""
+    digest = hashlib.sha256()
+    return digest.hexdigest() if _take_in(replace(graph, name=""), digest) else None
+
+
+def _take_in(graph: Graph, digest: hashlib._Hash) -> bool:
+    """Add the canonical text to a digest; False when there is none."""
     try:
         for line in _lines(graph):
             digest.update(line.encode())
             digest.update(b"\n")
     except _NoCanonicalText:
-        return None
-    return digest.digest()
+        return False
+    return True
 
 
 def _lines(graph: Graph, indent: str = "") -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from rlxlang.checkpoint import read_tensors, write_tensors
 from rlxlang.debugging import is_watching
 from rlxlang.device import Device
 from rlxlang.diagnostics import RlxRuntimeError, RlxValueError
@@ -18,19 +16,18 @@ from rlxlang.func_training import require_optimizer, require_real_params
 from rlxlang.inputs import key_array
 from rlxlang.ops.threefry import UPDATES, fold_number, key_of_seed
 from rlxlang.resident import aligned_copy
-from rlxlang.trainer_fit import whole_number
 from rlxlang.trainer_step import Scalars, build_step, compile_step
+from rlxlang.training.numbers import whole_number
 
 if TYPE_CHECKING:
     from rlxlang.func import Func
     from rlxlang.func_training import Schedule
-    from rlxlang.trainer_fit import Data, EpochRecord, History
+    from rlxlang.trainer_fit import Best, Data, EpochRecord, History
     from rlxlang.trainer_host import HostStep
+    from rlxlang.training.checkpoints import Checkpoint
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Inputs: TypeAlias = "Mapping[str, object] | Iterable[tuple[str, object]] | None"
-
-_FORMAT = "rlxlang-trainer"
 
 
 class Trainer:
@@ -84,9 +81,13 @@ class Trainer:
         accumulate = whole_number("accumulate", accumulate, 1)
         self.seed, self._accumulate = _seed(seed), accumulate
         func.traced.signature.require_params(func.bindings)
-        self._func = func
+        self._func, self._quant = func, quant
         self.opt, self.schedule, self.max_grad_norm = opt, schedule, limit
         self.step_count = self.epoch = self.batch = 0
+        # Of the epoch that is running: the sum of losses by rows, the rows, and the order of the data.
+        self._epoch_loss, self._epoch_rows = 0.0, 0
+        self._order: dict[str, Any] | None = None
+        self._best: Best | None = None
         self._names = func.trainable_names()
         require_real_params(func.graph, self._names)
         trained = set(self._names)
@@ -197,6 +198,7 @@ class Trainer:
         seed: int = 0,
         patience: int | None = None,
         callbacks: Sequence[Callable[[Trainer, EpochRecord], object]] = (),
+        checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
         progress: bool | None = None,
     ) -> History:
         """Train for some epochs; see `rlxlang.trainer_fit.fit`."""
@@ -212,6 +214,7 @@ class Trainer:
             seed=seed,
             patience=patience,
             callbacks=callbacks,
+            checkpoint=checkpoint,
             progress=progress,
         )
 
@@ -229,79 +232,85 @@ class Trainer:
     # ----------------------------------------------------------------------------------------- checkpoints
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write parameters, optimizer state and position to one file, from which `resume` continues bit for bit.
+        """Write everything that decides how the run goes on to one file, from which `resume` continues bit for bit.
+
+        The file takes the place of an older one only when it is complete on the disk.
 
         Raises:
             RlxRuntimeError: The file cannot be written, or gradients are being accumulated.
             RlxValueError: The optimizer cannot save its state.
         """
-        state = self.opt.state_dict()
-        if state is None:
-            raise RlxValueError(
-                f"the optimizer {type(self.opt).__name__} has no `state_dict`, so a run cannot be resumed",
-                helps=("save the weights alone: `rlxlang.checkpoint.save_weights(trainer.func(), path)`",),
-            )
-        if self._host_is_waiting():
+        from rlxlang.training.run_state import write_run
+
+        write_run(self, path)
+
+    def _further_arrays(self) -> dict[str, Mapping[str, Array]]:
+        """Arrays of a checkpoint beside parameters and optimizer state, by part and name.
+
+        Raises:
+            RlxRuntimeError: Gradients are being accumulated.
+        """
+        if self._host is not None and not self._host.is_complete:
             raise RlxRuntimeError("a checkpoint in the middle of an accumulation would lose gradients")
-        tensors = {f"param/{name}": array for name, array in self._params.items()}
-        tensors |= {f"state/{name}": array for name, array in state["buffers"].items()}
-        position = {
+        return {} if self._best is None else {"best": self._best.params}
+
+    def _position(self) -> dict[str, Any]:
+        """Where the run stands."""
+        return {
             "step": self.step_count,
             "epoch": self.epoch,
             "batch": self.batch,
             "lr": getattr(self.opt, "lr", None),
             "seed": self.seed,
+            "epoch_loss": self._epoch_loss,
+            "epoch_rows": self._epoch_rows,
+            "order": self._order,
+            "best": None if self._best is None else self._best.standing(),
         }
-        optimizer = {"algorithm": state["algorithm"], "step": int(state["step"])}
-        write_tensors(
-            path,
-            tensors,
-            {
-                "format": _FORMAT,
-                "graph": self._func.name,
-                "position": json.dumps(position),
-                "optimizer": json.dumps(optimizer),
-            },
-        )
 
-    def _host_is_waiting(self) -> bool:
-        return self._host is not None and not self._host.is_complete
+    def _settings(self) -> dict[str, Any]:
+        """What the run was given; functions only as whether they are there."""
+        return {
+            "max_grad_norm": self.max_grad_norm,
+            "accumulate": self._accumulate,
+            "schedule": self.schedule is not None,
+            "quant": self._quant is not None,
+        }
 
     @classmethod
-    def resume(cls, path: str | os.PathLike[str], func: Func, opt: Any, **options: Any) -> Trainer:
+    def resume(
+        cls, path: str | os.PathLike[str], func: Func, opt: Any, *, same_model: bool = True, **options: Any
+    ) -> Trainer:
         """A trainer that continues where `save` left off.
 
         Args:
-            path: The file.
+            path: The file, or a folder of `rlx.training.Checkpoint`, of which the newest good file is taken.
             func: The same function; its parameters need not be bound.
             opt: An optimizer of the same kind and settings; its state is replaced.
-            options: Those of `Trainer`: `schedule`, `max_grad_norm` and so forth. The seed is that of the file unless one is given.
+            same_model: Whether a function with another graph is an error; its parameters must fit in any case.
+            options: Those of `Trainer`. Numbers are those of the file unless they are given; a schedule and a quantizer must be given
+                again (None for none).
 
         Raises:
             RlxRuntimeError: The file cannot be read.
-            RlxValueError: It is no checkpoint of a trainer, or of another optimizer.
+            RlxValueError: It is no checkpoint of a trainer, of another optimizer or another model, or damaged.
             RlxNameError: Its parameters are not those of `func`.
         """
-        from rlxlang.checkpoint import load_weights
+        from rlxlang.trainer_fit import Best
+        from rlxlang.training.checkpoints import read_newest
 
-        tensors, metadata = read_tensors(path)
-        try:
-            position, optimizer = json.loads(metadata["position"]), json.loads(metadata["optimizer"])
-        except (KeyError, ValueError):
-            raise RlxValueError(
-                f"`{os.fspath(path)}` is no checkpoint of a trainer",
-                helps=("for weights alone: `rlxlang.checkpoint.load_weights(func, path)`",),
-            ) from None
-        bound = load_weights(func, path)
-        buffers = {n.removeprefix("state/"): a for n, a in tensors.items() if n.startswith("state/")}
-        if not opt.load_state_dict({**optimizer, "buffers": buffers}):
-            raise RlxValueError(
-                f"the checkpoint is one of the optimizer {optimizer['algorithm']}, which {type(opt).__name__} does not take over"
-            )
-        if position["lr"] is not None and position["lr"] != getattr(opt, "lr", None):
-            opt.set_lr(position["lr"])
-        trainer = cls(bound, opt, **{"seed": position.get("seed", 0), **options})
+        run = read_newest(path)
+        if same_model:
+            run.require_model(func)
+        bound = run.bind(func)
+        run.load_optimizer(opt)
+        position = run.position
+        trainer = cls(bound, opt, **run.options(options))
         trainer.step_count, trainer.epoch, trainer.batch = position["step"], position["epoch"], position["batch"]
+        trainer._epoch_loss, trainer._epoch_rows = position.get("epoch_loss", 0.0), position.get("epoch_rows", 0)
+        trainer._order = position.get("order")
+        if position.get("best") is not None:
+            trainer._best = Best(position["best"], run.arrays["best"])
         return trainer
 
     def __repr__(self) -> str:

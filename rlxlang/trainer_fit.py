@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ import numpy as np
 from rlxlang.diagnostics import RlxShapeError, RlxTypeError, RlxValueError
 from rlxlang.inputs import check_names, fault
 from rlxlang.ir import Graph, GraphInput
+from rlxlang.training.checkpoints import Checkpoint
+from rlxlang.training.interruption import Interruption
+from rlxlang.training.numbers import whole_number
 from rlxlang.types import Dim
 
 if TYPE_CHECKING:
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from rlxlang.trainer import Trainer
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
+PathLike: TypeAlias = "str | os.PathLike[str]"
 Batch: TypeAlias = "Mapping[str, object]"
 # Whole arrays by name, which are cut into batches, or the batches themselves.
 Data: TypeAlias = "Mapping[str, object] | Iterable[Batch]"
@@ -131,17 +136,6 @@ def _cut_inputs(feeds: Sequence[GraphInput], arrays: Sequence[Array]) -> tuple[l
     return cut, axis or 1
 
 
-def whole_number(name: str, value: object, least: int) -> int:
-    """A number of rows, epochs and so forth.
-
-    Raises:
-        RlxValueError: It is no integer, or less than `least`.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise RlxValueError(f"`{name}` is a whole number, at least {least}; {value!r} is given")
-    return int(value)
-
-
 class BatchData:
     """Batches made by somebody else; they are walked through once per epoch."""
 
@@ -224,12 +218,15 @@ def fit(
     seed: int,
     patience: int | None,
     callbacks: Sequence[Callable[[Trainer, EpochRecord], object]],
+    checkpoint: Checkpoint | PathLike | None,
     progress: bool | None,
 ) -> History:
     """Train for some epochs.
 
     The order of an epoch depends on `seed` and the epoch's number alone, so a trainer saved in the middle of an epoch and
     resumed goes on with the very batch that was next.
+
+    Ctrl-C ends the run between two steps, after a checkpoint where there are any, with `KeyboardInterrupt`; a second one at once.
 
     Args:
         trainer: What to train.
@@ -242,11 +239,13 @@ def fit(
         patience: Stop when the loss (of `val`, or of training without it) has not improved for so many epochs, and go back to the
             best parameters.
         callbacks: Called after each epoch with trainer and record; one that returns True ends the run.
+        checkpoint: When to save the run and where; a folder alone saves after each epoch and keeps the last three.
         progress: Whether to show a progress bar; by default where the error stream is a terminal.
 
     Raises:
-        RlxValueError: A number is out of its range.
+        RlxValueError: A number is out of its range, or an epoch that was interrupted goes on in another order.
         RlxError: As `Trainer.step`.
+        KeyboardInterrupt: Ctrl-C was pressed.
     """
     epochs = whole_number("epochs", epochs, 0)
     if patience is not None:
@@ -254,12 +253,24 @@ def fit(
     from rlxlang.trainer_progress import bar
 
     source = _source(trainer._func, data, DEFAULT_BATCH_SIZE if batch_size is None else batch_size)
-    best = _Best(patience)
+    keeper = Checkpoint(checkpoint) if isinstance(checkpoint, (str, os.PathLike)) else checkpoint
+    # A run that was interrupted still knows its best parameters.
+    trainer._best = None if patience is None else trainer._best or Best()
     records: list[EpochRecord] = []
-    with bar(progress, epochs, source.count) as shown:
+    is_early = False
+    with bar(progress, epochs, source.count) as shown, Interruption() as interruption:
+        if keeper is not None:
+            keeper.begin(trainer)
         for _ in range(epochs):
             began = time.perf_counter()
-            loss = _epoch(trainer, source, shuffle, seed, shown.step)
+            for loss in _steps(trainer, source, shuffle, seed):
+                shown.step(loss)
+                if keeper is not None:
+                    keeper.after_step(trainer)
+                _stop_if_wanted(interruption, trainer, keeper)
+            loss = trainer._epoch_loss / trainer._epoch_rows if trainer._epoch_rows else float("nan")
+            trainer._epoch_loss, trainer._epoch_rows = 0.0, 0
+            trainer.epoch, trainer.batch = trainer.epoch + 1, 0
             metrics = {} if val is None else trainer.evaluate(val)
             rate = getattr(trainer.opt, "lr", None)
             record = EpochRecord(trainer.epoch, loss, time.perf_counter() - began, rate, metrics)
@@ -267,58 +278,103 @@ def fit(
             shown.epoch(record)
             # All callbacks see the epoch, also when one of them ends the run.
             wishes = [callback(trainer, record) is True for callback in callbacks]
-            if best.is_over(trainer, metrics.get("loss", loss)):
-                best.restore(trainer)
-                return History(tuple(records), stopped_early=True)
-            if any(wishes):
-                return History(tuple(records), stopped_early=True)
-    best.restore(trainer)
-    return History(tuple(records))
+            if trainer._best is not None:
+                trainer._best.take(trainer, metrics.get("loss", loss))
+                wishes.append(trainer._best.waited >= (patience or 0))
+            if keeper is not None:
+                keeper.after_epoch(trainer, record)
+            is_early = any(wishes)
+            if is_early:
+                break
+            _stop_if_wanted(interruption, trainer, keeper)
+        if keeper is not None:
+            keeper.end(trainer)
+    best, trainer._best = trainer._best, None
+    if best is not None:
+        best.restore(trainer)
+    return History(tuple(records), stopped_early=is_early)
 
 
-def _epoch(
-    trainer: Trainer, source: ArrayData | BatchData, shuffle: bool, seed: int, shown: Callable[[float], None]
-) -> float:
-    """One epoch, or what is left of one; the mean loss."""
-    order = None
-    if shuffle and isinstance(source, ArrayData):
-        order = np.random.default_rng([seed & (2**63 - 1), trainer.epoch]).permutation(source.rows)
-    done, total, rows = trainer.batch, 0.0, 0
+def _stop_if_wanted(interruption: Interruption, trainer: Trainer, keeper: Checkpoint | None) -> None:
+    """End the run where Ctrl-C was pressed.
+
+    Raises:
+        KeyboardInterrupt: It was.
+    """
+    if not interruption.is_wanted:
+        return
+    where = f"training stopped after step {trainer.step_count}"
+    if keeper is None:
+        raise KeyboardInterrupt(where)
+    raise KeyboardInterrupt(f"{where}, saved as {keeper.write(trainer)}")
+
+
+def _steps(trainer: Trainer, source: ArrayData | BatchData, shuffle: bool, seed: int) -> Iterator[float]:
+    """The steps of an epoch, or of what is left of one; gives the losses.
+
+    Raises:
+        RlxValueError: There is nothing to train on, or the epoch began in another order.
+    """
+    order, plan = None, None
+    if isinstance(source, ArrayData):
+        plan = {"rows": source.rows, "batch_size": source.batch_size, "shuffle": shuffle, "seed": seed}
+        if shuffle:
+            order = np.random.default_rng([seed & (2**63 - 1), trainer.epoch]).permutation(source.rows)
+    done = trainer.batch
+    if done and trainer._order != plan:
+        raise RlxValueError(
+            f"epoch {trainer.epoch + 1} was interrupted after {done} batches of {_listed(trainer._order)}, "
+            f"and cannot go on with {_listed(plan)}",
+            helps=(
+                "give `fit` the same data, batch size and seed; or set `trainer.batch = 0` to begin the epoch anew",
+            ),
+        )
+    trainer._order = plan
+    if not done:
+        trainer._epoch_loss, trainer._epoch_rows = 0.0, 0
     for k, (values, count) in enumerate(source.batches(order)):
         if k < done:
             continue
         loss = trainer._step(values)
         trainer.batch = k + 1
-        total += loss * count
-        rows += count
-        shown(loss)
-    if not rows and not done:
+        trainer._epoch_loss += loss * count
+        trainer._epoch_rows += count
+        yield loss
+    if not trainer.batch:
         raise RlxValueError("there are no batches to train on", helps=("a generator is empty after its first epoch",))
-    trainer.epoch, trainer.batch = trainer.epoch + 1, 0
-    return total / rows if rows else float("nan")
 
 
-class _Best:
-    """The best epoch so far, for early stopping."""
+def _listed(plan: Mapping[str, object] | None) -> str:
+    return "batches as they came" if plan is None else ", ".join(f"{name} {value}" for name, value in plan.items())
 
-    def __init__(self, patience: int | None) -> None:
-        self._patience = patience
-        self._loss = float("inf")
-        self._waited = 0
-        self._params: dict[str, Array] = {}
 
-    def is_over(self, trainer: Trainer, loss: float) -> bool:
-        """Take note of an epoch; whether patience is at an end."""
-        if self._patience is None:
-            return False
-        if loss < self._loss:
-            self._loss, self._waited = loss, 0
-            self._params = {name: np.array(array) for name, array in trainer._trained().items()}
-            return False
-        self._waited += 1
-        return self._waited >= self._patience
+class Best:
+    """The best epoch so far, for early stopping.
+
+    Attributes:
+        loss: Its loss.
+        waited: How many epochs have not been better since.
+        params: Its parameters.
+    """
+
+    def __init__(self, standing: Mapping[str, Any] | None = None, params: Mapping[str, Array] | None = None) -> None:
+        known = {"loss": float("inf"), "waited": 0} if standing is None else standing
+        self.loss, self.waited = float(known["loss"]), int(known["waited"])
+        self.params = dict(params or {})
+
+    def standing(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside the parameters."""
+        return {"loss": self.loss, "waited": self.waited}
+
+    def take(self, trainer: Trainer, loss: float) -> None:
+        """Take note of an epoch."""
+        if loss < self.loss:
+            self.loss, self.waited = loss, 0
+            self.params = {name: np.array(array) for name, array in trainer._trained().items()}
+        else:
+            self.waited += 1
 
     def restore(self, trainer: Trainer) -> None:
         """Put the best parameters back, where one looks for them."""
-        for name, array in self._params.items():
+        for name, array in self.params.items():
             trainer._trained()[name][...] = array

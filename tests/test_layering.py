@@ -50,6 +50,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "rlxlang.trainer_host",
             "rlxlang.trainer_progress",
             "rlxlang.trainer_step",
+            "rlxlang.training",
             "rlxlang.warm",
         ),
     ),

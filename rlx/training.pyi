@@ -1,0 +1,1 @@
+from rlxlang.training import *

@@ -1,0 +1,165 @@
+"""A training run in one file: everything that decides how it goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from rlxlang.checkpoint import TRAINER_FORMAT, PathLike, bind_weights, read_tensors, write_tensors
+from rlxlang.diagnostics import RlxValueError
+from rlxlang.graph_key import fingerprint
+
+if TYPE_CHECKING:
+    from rlxlang.func import Func
+    from rlxlang.trainer import Trainer
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+_PARTS = ("param", "state", "extra", "best")
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """What a checkpoint holds.
+
+    Attributes:
+        path: The file.
+        arrays: Arrays by part (`param`, `state` of the optimizer, `extra` of the trainer, `best` parameters so far) and name.
+        optimizer: Algorithm and number of steps.
+        position: Numbers of steps, epochs and batches, the seed, and the order of the data.
+        settings: Those of the trainer.
+        model: Fingerprint of the forward graph; empty where it has none.
+        facts: Further texts.
+    """
+
+    path: str
+    arrays: Mapping[str, Mapping[str, Array]]
+    optimizer: Mapping[str, Any]
+    position: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    model: str
+    facts: Mapping[str, str]
+
+    def bind(self, func: Func) -> Func:
+        """The function with the parameters of the run.
+
+        Raises:
+            RlxNameError: They are not those of `func`.
+        """
+        return bind_weights(func, self.arrays["param"])
+
+    def require_model(self, func: Func) -> None:
+        """Refuse to go on with another model.
+
+        Raises:
+            RlxValueError: The graph of `func` is not the one that was trained.
+        """
+        own = fingerprint(func.graph)
+        if self.model and own and own != self.model:
+            raise RlxValueError(
+                f"`{self.path}` is a run of the model {self.model[:16]}, `{func.name}` is the model {own[:16]}",
+                notes=("the numbers are digests of the forward graphs: ops, sizes, configs and constants",),
+                helps=("to go on with a changed model: `Trainer.resume(…, same_model=False)`",),
+            )
+
+    def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Options of the trainer that goes on: those that are given, and the numbers of the run.
+
+        Raises:
+            RlxValueError: The run had a schedule or a quantizer, and none is given.
+        """
+        for name in ("schedule", "quant"):
+            if self.settings.get(name) and name not in given:
+                raise RlxValueError(
+                    f"the run of `{self.path}` has `{name}`, which is a function and not in the file: give it again",
+                    helps=(f"`{name}=None` goes on without",),
+                )
+        numbers = {name: self.settings[name] for name in ("max_grad_norm", "accumulate") if name in self.settings}
+        return {"seed": self.position.get("seed", 0), **numbers, **given}
+
+    def load_optimizer(self, opt: Any) -> None:
+        """Put the state into an optimizer.
+
+        Raises:
+            RlxValueError: It belongs to another algorithm.
+        """
+        if not opt.load_state_dict({**self.optimizer, "buffers": dict(self.arrays["state"])}):
+            raise RlxValueError(
+                f"the checkpoint is one of the optimizer {self.optimizer['algorithm']}, "
+                f"which {type(opt).__name__} does not take over"
+            )
+        lr = self.position["lr"]
+        if lr is not None and lr != getattr(opt, "lr", None):
+            opt.set_lr(lr)
+
+
+def write_run(trainer: Trainer, path: PathLike, facts: Mapping[str, str] | None = None) -> None:
+    """Write a run; see `Trainer.save`.
+
+    Raises:
+        RlxRuntimeError: The file cannot be written.
+        RlxValueError: The optimizer cannot save its state.
+    """
+    state = trainer.opt.state_dict()
+    if state is None:
+        raise RlxValueError(
+            f"the optimizer {type(trainer.opt).__name__} has no `state_dict`, so a run cannot be resumed",
+            helps=("save the weights alone: `rlxlang.checkpoint.save_weights(trainer.func(), path)`",),
+        )
+    parts = {"param": trainer._params, "state": state["buffers"], **trainer._further_arrays()}
+    tensors = {f"{part}/{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+    write_tensors(
+        path,
+        tensors,
+        {
+            "format": TRAINER_FORMAT,
+            "graph": trainer._func.name,
+            "model": fingerprint(trainer._func.graph) or "",
+            "position": json.dumps(trainer._position()),
+            "settings": json.dumps(trainer._settings()),
+            "optimizer": json.dumps({"algorithm": state["algorithm"], "step": int(state["step"])}),
+            "crc32": _checksum(tensors),
+            **(facts or {}),
+        },
+    )
+
+
+def read_run(path: PathLike) -> RunState:
+    """Read a run.
+
+    Raises:
+        RlxRuntimeError: The file cannot be read.
+        RlxValueError: It is no checkpoint of a trainer, or a damaged one.
+    """
+    tensors, metadata = read_tensors(path)
+    text = os.fspath(path)
+    try:
+        position, optimizer = json.loads(metadata["position"]), json.loads(metadata["optimizer"])
+        settings = json.loads(metadata.get("settings", "{}"))
+    except (KeyError, ValueError):
+        raise RlxValueError(
+            f"`{text}` is no checkpoint of a trainer",
+            helps=("for weights alone: `rlxlang.checkpoint.load_weights(func, path)`",),
+        ) from None
+    if metadata.get("crc32", "") not in ("", _checksum(tensors)):
+        raise RlxValueError(f"`{text}` is damaged: its numbers are not those that were written")
+    arrays: dict[str, dict[str, Array]] = {part: {} for part in _PARTS}
+    for key, array in tensors.items():
+        part, _, name = key.partition("/")
+        arrays.setdefault(part, {})[name] = array
+    return RunState(text, arrays, optimizer, position, settings, metadata.get("model", ""), metadata)
+
+
+def _checksum(tensors: Mapping[str, Array]) -> str:
+    """CRC-32 of names and data, in order of names."""
+    total = 0
+    for name in sorted(tensors):
+        total = zlib.crc32(name.encode(), total)
+        total = zlib.crc32(np.ascontiguousarray(tensors[name]).reshape(-1).view(np.uint8).data, total)
+    return f"{total:08x}"
