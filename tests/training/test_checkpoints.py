@@ -19,7 +19,6 @@ from rlxlang.trainer import Trainer
 from rlxlang.training import Checkpoint
 from tests.training import runs
 
-
 KILLS = 4
 ROOT = Path(__file__).resolve().parents[2]
 
