@@ -15,6 +15,7 @@ from rlxlang.optim import (
     Adafactor,
     Adam,
     AdamW,
+    KronPsgd,
     Lamb,
     Lion,
     Mars,
@@ -61,6 +62,7 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "lion": lambda: Lion(1e-3),
     "mars": lambda: Mars(1e-2),
     "muon": lambda: Muon(1e-2),
+    "kron": lambda: KronPsgd(1e-2),
     "stiefel": lambda: Stiefel(1e-2, momentum=0.9),
 }
 # Where a matrix is not square one of its factors has no unique eigenbasis at first, and rounding decides.

@@ -27,6 +27,7 @@ _MASK = 0xFFFFFFFF
 FOLDS = 0x40000000  # `fold_in`, ops and steps of loops
 LANES = 0x40000001  # lanes of a batch
 UPDATES = 0x40000002  # steps of a training run
+PROBES = 0x40000003  # random directions of optimizers
 
 Word = TypeVar("Word")
 

@@ -8,6 +8,7 @@ from rlxlang.optim.adamw import AdamW
 from rlxlang.optim.algorithm import Algorithm
 from rlxlang.optim.base import Optimizer, OptItem
 from rlxlang.optim.clipping import clip_by_global_norm, global_grad_clip_scale, l2_norm
+from rlxlang.optim.kron_psgd import KronPsgd
 from rlxlang.optim.lamb import Lamb
 from rlxlang.optim.lion import Lion
 from rlxlang.optim.mars import Mars
@@ -24,6 +25,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Algorithm",
+    "KronPsgd",
     "Lamb",
     "Lion",
     "Mars",

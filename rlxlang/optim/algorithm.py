@@ -84,13 +84,17 @@ class Algorithm(Optimizer):
             x: Functions beyond the operators.
             param: θ.
             grad: g.
-            slots: The state by slot.
+            slots: The state by slot, and the values of `probes`.
             hyper: Scalars by name: `lr`, already scaled for this parameter, and those of `hyper`.
             weight_decay: λ of this parameter.
         """
 
     def hyper(self, t: int) -> dict[str, float]:
         """Scalars that depend on the step, counted from 1."""
+        return {}
+
+    def probes(self, x: Arithmetic, name: str, param: Value, hyper: Mapping[str, Value]) -> dict[str, Value]:
+        """What an update needs besides the state and depends on the parameter's name, such as random directions: nothing."""
         return {}
 
     def fresh(self, slot: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -120,12 +124,14 @@ class Algorithm(Optimizer):
         self.advance([name])
         scalars = {key: compute.type(v) for key, v in self.hyper_values(self._steps[name]).items()}
         scalars["lr"] = scalars["lr"] * compute.type(self.lr_scale(name))
+        theta = param.reshape(shape).astype(compute, copy=False)
+        present = {slot: a.astype(compute, copy=False) for slot, a in state.items()}
         with np.errstate(all="ignore"):
             new, slots = self.update(
                 HOST,
-                param.reshape(shape).astype(compute, copy=False),
+                theta,
                 gradient.reshape(shape).astype(compute, copy=False),
-                {slot: a.astype(compute, copy=False) for slot, a in state.items()},
+                {**present, **self.probes(HOST, name, theta, scalars)},
                 scalars,
                 self.groups.weight_decay(name),
             )
@@ -185,11 +191,13 @@ class Algorithm(Optimizer):
         scale = self.lr_scale(name)
         if scale != 1.0:
             scalars["lr"] = scalars["lr"] * scale
+        theta = Traced(b, emit.cast(b, param, dtype))
+        present = {slot: Traced(b, emit.cast(b, node, dtype)) for slot, node in slots.items()}
         new, changed = self.update(
             GRAPH,
-            Traced(b, emit.cast(b, param, dtype)),
+            theta,
             Traced(b, emit.cast(b, grad, dtype)),
-            {slot: Traced(b, emit.cast(b, node, dtype)) for slot, node in slots.items()},
+            {**present, **self.probes(GRAPH, name, theta, scalars)},
             scalars,
             self.groups.weight_decay(name),
         )

@@ -15,6 +15,9 @@ import numpy as np
 from rlxlang.ir import Builder, Graph, GraphOutput, Node, declare
 from rlxlang.ops import emit
 from rlxlang.ops.control_branch import cond
+from rlxlang.ops.linear import upper_part
+from rlxlang.ops.threefry import random_words
+from rlxlang.types import U32
 
 # An ndarray or a `Traced`.
 Value: TypeAlias = Any
@@ -52,6 +55,10 @@ class Arithmetic(Protocol):
         """The sum over axes, which stay with size 1; over all axes, which vanish, when left out."""
         ...
 
+    def max(self, x: Value) -> Value:
+        """The greatest of all elements, of which there is one at least."""
+        ...
+
     def matmul(self, x: Value, y: Value) -> Value:
         """The product of two matrices."""
         ...
@@ -62,6 +69,14 @@ class Arithmetic(Protocol):
 
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
         """The same elements under another shape."""
+        ...
+
+    def upper(self, x: Value) -> Value:
+        """The upper triangle of a matrix, the diagonal included."""
+        ...
+
+    def solve_transposed(self, factor: Value, x: Value) -> Value:
+        """`y` with `factorᵀ·y = x`, for an upper triangular factor."""
         ...
 
     def orthonormal(self, x: Value) -> Value:
@@ -76,8 +91,22 @@ class Arithmetic(Protocol):
         """Positions of the entries of a vector from the largest to the smallest."""
         ...
 
+    def greatest(self, x: Value) -> Value:
+        """The position of the first greatest entry of a vector, as a vector of one."""
+        ...
+
     def take(self, x: Value, positions: Value, axis: int) -> Value:
         """The entries of an axis of a matrix at positions."""
+        ...
+
+    def signs(self, like: Value, key: Sequence[Value], salt: int) -> Value:
+        """-1 or 1 at random for every element, told by a key and a 32-bit number.
+
+        Args:
+            like: Shape and dtype of the result.
+            key: Two 32-bit words as four numbers below 2¹⁶, lower halves first.
+            salt: Results of different numbers are independent.
+        """
         ...
 
     def choose(self, flag: Value, then: Branch, orelse: Branch, values: Sequence[Value]) -> tuple[Value, ...]:
@@ -117,6 +146,10 @@ class HostArithmetic:
         """See `Arithmetic`."""
         return np.sum(x) if axes is None else np.sum(x, axis=tuple(axes), keepdims=True)
 
+    def max(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return np.max(x)
+
     def matmul(self, x: Value, y: Value) -> Value:
         """See `Arithmetic`."""
         return x @ y
@@ -128,6 +161,14 @@ class HostArithmetic:
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
         """See `Arithmetic`."""
         return np.reshape(x, tuple(shape))
+
+    def upper(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return np.triu(x)
+
+    def solve_transposed(self, factor: Value, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return np.linalg.solve(factor.T, x)
 
     def orthonormal(self, x: Value) -> Value:
         """See `Arithmetic`."""
@@ -142,9 +183,21 @@ class HostArithmetic:
         """See `Arithmetic`."""
         return np.argsort(-x, kind="stable")
 
+    def greatest(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return np.array([np.argmax(x)])
+
     def take(self, x: Value, positions: Value, axis: int) -> Value:
         """See `Arithmetic`."""
         return np.take(x, positions, axis)
+
+    def signs(self, like: Value, key: Sequence[Value], salt: int) -> Value:
+        """See `Arithmetic`."""
+        shape = np.shape(like)
+        words = tuple(np.uint32(int(key[k]) | int(key[k + 1]) << 16) for k in (0, 2))
+        places = np.arange(math.prod(shape), dtype=np.uint32)
+        word = random_words((words[0], words[1]), (places, np.uint32(salt)))[0]
+        return np.where(word & 1, -1, 1).astype(like.dtype).reshape(shape)
 
     def choose(self, flag: Value, then: Branch, orelse: Branch, values: Sequence[Value]) -> tuple[Value, ...]:
         """See `Arithmetic`."""
@@ -254,6 +307,10 @@ class GraphArithmetic:
             total = emit.reshape(b, total, emit.with_unit_axes(x.shape, over))
         return Traced(b, total)
 
+    def max(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return Traced(x.builder, emit.reduce_max(x.builder, x.node, range(len(x.shape))))
+
     def matmul(self, x: Value, y: Value) -> Value:
         """See `Arithmetic`."""
         return Traced(x.builder, emit.dot(x.builder, x.node, y.node, ((1,), (0,))))
@@ -268,6 +325,15 @@ class GraphArithmetic:
             known = -math.prod(shape)
             shape = tuple(math.prod(x.shape) // known if d == -1 else d for d in shape)
         return Traced(x.builder, emit.reshape(x.builder, x.node, shape))
+
+    def upper(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return Traced(x.builder, upper_part(x.builder, x.node))
+
+    def solve_transposed(self, factor: Value, x: Value) -> Value:
+        """See `Arithmetic`."""
+        options = {"lower": False, "transpose": True, "unit_diagonal": False}
+        return Traced(x.builder, x.builder.emit("triangular_solve", factor.node, x.node, **options))
 
     def orthonormal(self, x: Value) -> Value:
         """See `Arithmetic`."""
@@ -291,9 +357,26 @@ class GraphArithmetic:
         order = b.emit("item", b.emit("sort", row, count=x.shape[0], descending=True), index=1)
         return Traced(b, emit.reshape(b, order, x.shape))
 
+    def greatest(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        place = x.builder.emit("argmax", x.node, axis=0)
+        return Traced(x.builder, emit.reshape(x.builder, place, (1,)))
+
     def take(self, x: Value, positions: Value, axis: int) -> Value:
         """See `Arithmetic`."""
         return Traced(x.builder, emit.take(x.builder, x.node, positions.node, axis))
+
+    def signs(self, like: Value, key: Sequence[Value], salt: int) -> Value:
+        """See `Arithmetic`."""
+        b, shape = like.builder, like.shape
+        halves = [emit.cast(b, part.node, U32) for part in key]
+        moved = [b.emit("shift_left", h, b.full_like(h, 16)) for h in halves[1::2]]
+        words = [b.emit("bit_or", low, high) for low, high in zip(halves[::2], moved, strict=True)]
+        places = emit.reshape(b, emit.iota(b, (math.prod(shape),), 0, U32), shape)
+        keys = [emit.broadcast_to(b, w, shape) for w in words]
+        word = b.emit("random_bits", *keys, places, b.full_like(places, salt), word=0)
+        odd = emit.compare(b, "ne", b.emit("bit_and", word, b.full_like(word, 1)), 0)
+        return Traced(b, emit.select(b, odd, b.full_like(like.node, -1), b.full_like(like.node, 1)))
 
     def choose(self, flag: Value, then: Branch, orelse: Branch, values: Sequence[Value]) -> tuple[Value, ...]:
         """See `Arithmetic`."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+import numpy as np
+
 from rlxlang.diagnostics import RlxValueError, did_you_mean
 
 _KEYS = ("match", "lr_scale", "weight_decay")
@@ -91,3 +93,14 @@ def require_fraction(optimizer: str, **values: object) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
             raise RlxValueError(f"`{optimizer}`: `{name}` is a number in [0, 1), {value!r} is given")
+
+
+def require_count(optimizer: str, **values: object) -> None:
+    """Refuse what is no integer of 1 or more.
+
+    Raises:
+        RlxValueError: Naming the setting.
+    """
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise RlxValueError(f"`{optimizer}`: `{name}` is an integer of 1 or more, {value!r} is given")

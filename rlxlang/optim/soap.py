@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rlxlang.diagnostics import RlxValueError
 from rlxlang.optim.algorithm import Algorithm
 from rlxlang.optim.arrays import Arithmetic, Value
-from rlxlang.optim.groups import require_not_negative
+from rlxlang.optim.groups import require_count, require_not_negative
 from rlxlang.optim.moments import checked_betas
 
 
@@ -52,8 +51,7 @@ class Soap(Algorithm):
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, groups=groups, state_dtype=state_dtype)
         require_not_negative(self.algorithm, eps=eps)
-        if isinstance(every, bool) or int(every) != every or every < 1:
-            raise RlxValueError(f"`Soap`: `every` is an integer of 1 or more, {every!r} is given")
+        require_count(self.algorithm, every=every)
         self.betas = checked_betas(self.algorithm, betas)
         self.eps, self.every = float(eps), int(every)
 

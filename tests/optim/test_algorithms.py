@@ -15,6 +15,7 @@ from rlxlang.optim import (
     Adam,
     AdamW,
     Algorithm,
+    KronPsgd,
     Lamb,
     Lion,
     Mars,
@@ -48,6 +49,8 @@ SETTINGS: list[tuple[type[Algorithm], dict[str, Any]]] = [
     (Muon, {"lr": 1e-2, "scale": "spectral", "adamw": ["w"]}),
     (Soap, {"lr": 1e-2, "every": 1}),
     (Soap, {"lr": 1e-2, "every": 2, "weight_decay": 0.0}),
+    (KronPsgd, {"lr": 1e-2}),
+    (KronPsgd, {"lr": 1e-2, "max_size": 3, "weight_decay": 0.1}),
     (Stiefel, {"lr": 1e-2}),
     (Stiefel, {"lr": 1e-2, "momentum": 0.9}),
 ]
@@ -280,7 +283,7 @@ def test_arguments_of_a_step_are_checked() -> None:
 
 def _tolerance(kind: type[Algorithm]) -> float:
     """Elementwise algorithms agree to the last bit; sums and products may be ordered differently."""
-    return 1e-6 if kind in (Adafactor, Lamb, Mars, Muon, Soap, Stiefel) else 0.0
+    return 1e-6 if kind in (Adafactor, KronPsgd, Lamb, Mars, Muon, Soap, Stiefel) else 0.0
 
 
 @each_setting

@@ -14,6 +14,7 @@ from rlxlang.optim import (
     Adafactor,
     Adam,
     Algorithm,
+    KronPsgd,
     Lamb,
     Lion,
     Mars,
@@ -199,7 +200,7 @@ def test_formula(formula: Any, make: Any, rng: np.random.Generator) -> None:
         np.testing.assert_allclose(own, expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("make", [m for _, m in CASES], ids=[f.__name__ for f, _ in CASES])
+@pytest.mark.parametrize("make", [KronPsgd, *(m for _, m in CASES)], ids=["psgd", *(f.__name__ for f, _ in CASES)])
 @pytest.mark.parametrize("shape", [(), (5,), (3, 4), (4, 3), (2, 3, 2, 2), (0, 3)])
 def test_every_shape_takes_steps(make: Any, shape: tuple[int, ...], rng: np.random.Generator) -> None:
     opt, w = make(), np.asarray(rng.normal(size=shape), np.float32)
@@ -212,7 +213,7 @@ def test_every_shape_takes_steps(make: Any, shape: tuple[int, ...], rng: np.rand
     assert make().load_state_dict(opt.state_dict())
 
 
-@pytest.mark.parametrize("make", [m for _, m in CASES], ids=[f.__name__ for f, _ in CASES])
+@pytest.mark.parametrize("make", [KronPsgd, *(m for _, m in CASES)], ids=["psgd", *(f.__name__ for f, _ in CASES)])
 def test_zero_parameters_and_gradients_stay_finite(make: Any) -> None:
     opt, w = make(), np.zeros((3, 4), np.float32)
     opt.step("w", (3, 4), w, np.zeros((3, 4), np.float32))
