@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rlxlang.diagnostics import RlxTransformError, did_you_mean
 from rlxlang.ir import Graph
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rlxlang.func import Func
 
 Names = Sequence[str]
+Chunk: TypeAlias = 'int | Literal["auto"] | None'
+_JACOBIANS = ("jacfwd", "jacrev", "hessian", "hessian_diag")
 
 
 class TransformMethods:
@@ -44,7 +46,7 @@ class TransformMethods:
         from rlxlang.transforms import jacobian
 
         wanted = names if isinstance(names, str) else tuple(names)
-        function = getattr(jacobian if transform in ("jacfwd", "jacrev", "hessian") else transforms, transform)
+        function = getattr(jacobian if transform in _JACOBIANS else transforms, transform)
         key = (transform, wanted, *options)
         return self._transformed(key, lambda graph: function(graph, wanted, *options))
 
@@ -86,6 +88,16 @@ class TransformMethods:
         """`jvp` without its primal outputs: linear in the tangents."""
         return self._derivative("linearize", wrt)
 
+    def directional(self, wrt: Names, order: int = 1) -> Func:
+        """The outputs f, then `d<k>_<output>`, k = 1 … order: dᵏ/dtᵏ f(x + t v) at t = 0, along the new inputs v, `tangent_<name>`.
+
+        Divided by k! these are the coefficients of the Taylor polynomial along v. The k-th costs up to about 2ᵏ times f.
+
+        Raises:
+            RlxTransformError: As `jvp`; E0500 the order is no integer of 1 or more.
+        """
+        return self._derivative("directional", wrt, order)
+
     def vjp(self, wrt: Names) -> Func:
         """The outputs, then `d_<name>`: the new inputs `ct_<output>` pulled back.
 
@@ -100,22 +112,38 @@ class TransformMethods:
         """The Hessian of the loss jointly in all `wrt` times the new inputs `tangent_<name>`: outputs `hvp_<name>`."""
         return self._derivative("hvp", wrt)
 
-    def jacfwd(self, wrt: Names, chunk: int | None = None) -> Func:
+    def jacfwd(self, wrt: Names, chunk: Chunk = None, memory: int | None = None, holomorphic: bool = False) -> Func:
         """Jacobians `jac_<output>_<name>` of shape output + input, by forward mode.
 
         Args:
             wrt: Inputs and params.
-            chunk: How many columns at a time (less memory); all when left out.
+            chunk: How many columns at a time (less memory); `"auto"` for as many as `memory` allows; all when left out.
+            memory: For `"auto"`: bytes that the values in between may take beside the Jacobian itself, 32 MiB when left out.
+            holomorphic: Inputs and outputs are complex, and the functions holomorphic: the result is the complex derivative.
+
+        Raises:
+            RlxTransformError: E0502 an unknown name, E0501 no derivative, or a complex input without `holomorphic`, E0500 a chunk
+                that is none.
         """
-        return self._derivative("jacfwd", wrt, chunk)
+        return self._derivative("jacfwd", wrt, chunk, memory, bool(holomorphic))
 
-    def jacrev(self, wrt: Names, chunk: int | None = None) -> Func:
-        """Jacobians as `jacfwd`, by reverse mode; `chunk` counts rows."""
-        return self._derivative("jacrev", wrt, chunk)
+    def jacrev(self, wrt: Names, chunk: Chunk = None, memory: int | None = None, holomorphic: bool = False) -> Func:
+        """Jacobians as `jacfwd`, by reverse mode; `chunk` counts rows.
 
-    def hessian(self, wrt: Names) -> Func:
-        """Second derivatives `hess_<a>_<b>` of the loss, of shape a + b."""
-        return self._derivative("hessian", wrt)
+        Outputs are real, inputs may be complex: in those it is ∂/∂re − i ∂/∂im, as with `grad`.
+        """
+        return self._derivative("jacrev", wrt, chunk, memory, bool(holomorphic))
+
+    def hessian(self, wrt: Names, chunk: Chunk = None, memory: int | None = None) -> Func:
+        """Second derivatives `hess_<a>_<b>` of the loss, of shape a + b; `chunk` and `memory` as in `jacfwd`."""
+        return self._derivative("hessian", wrt, chunk, memory)
+
+    def hessian_diag(self, wrt: Names, chunk: Chunk = "auto", memory: int | None = None) -> Func:
+        """The diagonal of the Hessian, exact: `hess_diag_<name>`, of the shape of the input.
+
+        The work is that of the whole Hessian, the memory that of a chunk of it; `chunk` and `memory` as in `jacfwd`.
+        """
+        return self._derivative("hessian_diag", wrt, chunk, memory)
 
     # ----------------------------------------------------------------------------------------- memory
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlxlang.ops.control import BODY_TRANSFORMS
 from rlxlang.transforms.batching import batch_nodes, body_vmap, move_axis, vmap
+from rlxlang.transforms.directional import directional
 from rlxlang.transforms.forward import body_jvp, jvp, linearize, push_forward
 from rlxlang.transforms.ingraph import gradients
 from rlxlang.transforms.remat import remat
@@ -14,7 +15,7 @@ from rlxlang.transforms.widening import widened
 BODY_TRANSFORMS.jvp, BODY_TRANSFORMS.vjp, BODY_TRANSFORMS.vmap = body_jvp, body_vjp, body_vmap
 
 __all__ = [
-    "batch_nodes", "body_jvp", "body_vjp", "body_vmap", "dependents", "expand", "grad", "gradients", "hvp", "jvp", "linearize",
-    "move_axis", "pull_back", "push_forward", "remat", "replay", "replay_inputs", "unique_name", "value_and_grad", "vjp", "vmap",
-    "widened",
+    "batch_nodes", "body_jvp", "body_vjp", "body_vmap", "dependents", "directional", "expand", "grad", "gradients", "hvp",
+    "jvp", "linearize", "move_axis", "pull_back", "push_forward", "remat", "replay", "replay_inputs", "unique_name",
+    "value_and_grad", "vjp", "vmap", "widened",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeGuard
 
 from rlxlang.diagnostics import RlxTransformError, did_you_mean
 from rlxlang.ir import Graph, GraphInput, GraphOutput, Node
@@ -37,6 +38,11 @@ def wanted_inputs(graph: Graph, names: Sequence[str], transform: str) -> list[Gr
             raise RlxTransformError(f"`{transform}`: `{name}` is listed twice", code="E0502")
         found.append(entry)
     return found
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer of 1 or more; a bool is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def require_differentiable(entries: Iterable[GraphInput], transform: str) -> None:

@@ -16,7 +16,9 @@ PAGES = [
 ]
 
 
-@pytest.mark.parametrize(("page", "section"), sections("README.md", "docs/debugging.md", "docs/random.md"))
+@pytest.mark.parametrize(
+    ("page", "section"), sections("README.md", "docs/debugging.md", "docs/random.md", "docs/transforms.md")
+)
 def test_blocks(
     page: str, section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

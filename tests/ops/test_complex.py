@@ -292,7 +292,7 @@ def test_the_gradient_of_a_real_loss_is_the_conjugate_of_steepest_ascent() -> No
 def test_the_derivative_of_a_holomorphic_function_is_its_complex_derivative() -> None:
     z = np.array([1 + 2j, -0.5j], np.complex64)
     square = rlx.loads("input z: [C64; 2]; out y = z * z;")
-    for jacobian in (square.jacfwd(["z"]), square.jacrev(["z"])):
+    for jacobian in (square.jacfwd(["z"], holomorphic=True), square.jacrev(["z"], holomorphic=True)):
         np.testing.assert_allclose(jacobian.run(z=z)[0], np.diag(2 * z), rtol=1e-6)
 
 
