@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlxlang.diagnostics import Span, did_you_mean
-from rlxlang.frontend import ast, statics
+from rlxlang.frontend import ast, habits, statics
 from rlxlang.frontend.context import Context
 from rlxlang.frontend.derivatives import gradient
 from rlxlang.frontend.names import Function, Scope
@@ -279,7 +279,8 @@ class Calls:
         except TypeProblem as problem:
             wrong = next((k for k in given.named if k not in names or k in names[: len(positional)]), "")
             span = given.named_spans.get(wrong, given.span) if problem.code in ("E0221", "E0222") else given.span
-            return self.context.error(problem.code, problem.message, span, notes=problem.notes, help_=problem.help)
+            help_ = habits.option_help(wrong, names) if problem.code == "E0221" else problem.help
+            return self.context.error(problem.code, problem.message, span, notes=problem.notes, help_=help_)
         key = _FLOAT_ENCODED.get(surface.name)
         encoded = None if key is None else bound.get(key)
         if key is not None and isinstance(encoded, Node) and encoded.dtype.is_float:
@@ -321,7 +322,7 @@ class Calls:
         elif library:
             help_ = f"bring it in first: `use {library[0]}::{{{name.text}}};`"
         else:
-            help_ = did_you_mean(name.text, known)
+            help_ = habits.CALLS.get(name.text) or did_you_mean(name.text, known)
         return self.context.error("E0202", f"unknown {what} `{name.text}`", name.span, notes=notes, help_=help_)
 
     def _dim(self, given: Arguments) -> Any:

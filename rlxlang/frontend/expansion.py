@@ -11,6 +11,7 @@ from rlxlang.frontend.calls import Arguments, InstanceName
 from rlxlang.frontend.context import Context
 from rlxlang.frontend.declarations import Declarations, declared_names
 from rlxlang.frontend.expressions import Evaluator
+from rlxlang.frontend.habits import option_help
 from rlxlang.frontend.lost import Lost, loses_part, with_lost
 from rlxlang.frontend.names import Function, Scope
 from rlxlang.frontend.rules_text import TextRules
@@ -144,7 +145,7 @@ class Expansion:
         for key in named:
             place = given.named_spans[key]
             if key not in known:
-                message, help_ = f"`{name}` has no argument `{key}`", did_you_mean(key, known)
+                message, help_ = f"`{name}` has no argument `{key}`", option_help(key, known)
                 context.error("E0221", message, place, notes=notes, help_=help_)
                 return False
             if key in known[: len(positional)]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlxlang.diagnostics import Label, did_you_mean
-from rlxlang.frontend import ast, statics
+from rlxlang.frontend import ast, habits, statics
 from rlxlang.frontend.calls import CallFunction, Calls
 from rlxlang.frontend.context import BUILD_PROBLEMS, Context
 from rlxlang.frontend.indexing import EllipsisItem, NewAxisItem, index_tensor
@@ -36,14 +36,6 @@ OPERATORS = {
 }  # fmt: skip
 _BY_OPERATOR = {"&": "bit_and", "|": "bit_or", "^": "bit_xor", "!": "bit_not", "-": "neg"}
 _OPERATIONS = (ast.Unary, ast.Binary, ast.Index, ast.Field, ast.Call, ast.Method)
-# Names that mean something in Python, and what is written here.
-_FOREIGN_NAMES = {
-    "True": "write `true`",
-    "False": "write `false`",
-    "None": "write `none`; a new axis of an index is `new`",
-    "self": "a block has no `self`: its parameters have names of their own",
-    **dict.fromkeys(("np", "jnp", "torch", "math"), "an op stands alone: `exp(x)`, or a method: `x.exp()`"),
-}
 _PREDEFINED = {"inf": inf, "nan": nan, "pi": pi, "true": True, "false": False, "none": NONE}
 
 
@@ -135,7 +127,7 @@ class Evaluator:
             notes = (f"`{name}` is a function: call it, `{name}(…)`",)
         later = self.context.unit.lets.get(name)
         others = () if later is None else (Label(later, "a `let` is seen by what follows it"),)
-        help_ = "" if later is not None else _FOREIGN_NAMES.get(name) or did_you_mean(name, scope.visible())
+        help_ = "" if later is not None else habits.VALUES.get(name) or did_you_mean(name, scope.visible())
         if name in self.context.unit.modules:
             help_ = f"`{name}` is a module, its items are written `{name}::…`"
         return self.context.error("E0201", f"unknown name `{name}`", node.span, others=others, notes=notes, help_=help_)
@@ -281,12 +273,10 @@ class Evaluator:
         if known:
             help_ = did_you_mean(name, known) or f"it has {', '.join(known[:8])}"
             return self.context.error("E0207", f"{describe(base)} has no `{name}`", node.name.span, help_=help_)
-        help_ = f"for the op write `x.{node.name.text}(…)`" if node.name.text in SURFACES else ""
-        if node.name.text == "shape" and isinstance(base, Node):
-            help_ = "a size is `dim(x, axis)`"
-        return self.context.error(
-            "E0207", f"{describe(base)} has no field `{node.name.text}`", node.name.span, help_=help_
-        )
+        help_ = f"for the op write `x.{name}(…)`" if name in SURFACES else ""
+        if isinstance(base, Node):
+            help_ = habits.FIELDS.get(name, help_)
+        return self.context.error("E0207", f"{describe(base)} has no field `{name}`", node.name.span, help_=help_)
 
 
 def _shown(value: Any) -> str:

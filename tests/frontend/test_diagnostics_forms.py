@@ -25,7 +25,9 @@ def test_one_error(text: str, code: str, place: str) -> None:
 
 
 def test_what_is_wrong_elsewhere_is_still_told() -> None:
-    found = errors("input x: [3]; use nnn; let y = nnn::dense(x); let z = y + 1; let a = x + nope; let b = x[7]; out z;")
+    found = errors(
+        "input x: [3]; use nnn; let y = nnn::dense(x); let z = y + 1; let a = x + nope; let b = x[7]; out z;"
+    )
     assert found == [("E0203", "nnn"), ("E0201", "nope"), ("E0406", "x[7]")]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rlxlang.frontend import habits
+from rlxlang.ir import SURFACES
 from tests.frontend.elaboration import elaborated, errors, only_error, underlined, warnings_of
 
 
@@ -174,3 +176,31 @@ def test_a_word_that_no_branch_is_for(word: str, help_: str) -> None:
     )
     assert (found.code, found.help) == ("E0201", help_)
     assert f'no branch of the `if` is for "{word}"' in found.message
+
+
+@pytest.mark.parametrize(
+    ("expression", "help_"),
+    [
+        ("x.T", "x.t()"),
+        ("x.shape", "dim(x, axis)"),
+        ("x.size(0)", "dim(x, axis)"),
+        ("x.astype(F16)", "cast(x, F32)"),
+        ("x.half()", "cast(x, F16)"),
+        ("concatenate([x, x])", "cat("),
+        ("sum(x, dim: 0)", "did you mean `axes`?"),
+        ("x.softmax(dim: -1)", "did you mean `axis`?"),
+        ("x.sum(axis: 0, keepdims: true)", "did you mean `axes`?"),
+        ("x.sum(keepdims: true)", "did you mean `keep_dim`?"),
+        ("x.sum(keep_dims: true)", "did you mean `keep_dim`?"),
+        ("f(x, dim: 1)", "did you mean `axis`?"),
+    ],
+)
+def test_names_of_other_systems(expression, help_):
+    """What is written here, for what is called otherwise elsewhere."""
+    found = elaborated(f"fn f(x, axis: int) {{ return softmax(x, axis); }} input x: [4, 4]; out y = {expression};")
+    (error,) = [d for d in found.diagnostics if d.is_error]
+    assert help_ in error.help
+
+
+def test_every_name_of_another_system_is_none_of_ours():
+    assert not set(habits.CALLS) & set(SURFACES)

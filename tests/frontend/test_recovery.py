@@ -119,6 +119,14 @@ def test_helps_use_the_words_of_the_text():
         ("input x: [f32; 3];", "`F32`"),
         ("let a = b if c else d;", "where(c, a, b)"),
         ("let a = f(&mut x);", "leave it out"),
+        ("let a = b ? c : d;", "where(c, a, b)"),
+        ("out a = f(b, c > 0 ? c : d);", "where(c, a, b)"),
+        ("let f = lambda a: a + 1;", "write a `fn`"),
+        ("let a = [f(b) for b in c];", "`repeat` or `scan`"),
+        ("let a += 1;", "let h = h + …"),
+        ("let a = relu x;", "relu(…)"),
+        ("let a = 2 * exp 3;", "exp(…)"),
+        ("fn f(x) = x * 2;", "{ return …; }"),
     ],
 )
 def test_help(text, help_):
