@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rlxlang.func import Func
     from rlxlang.ir import Graph
     from rlxlang.trainer import Trainer
+    from rlxlang.training.step_state import LossScale
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Inputs: TypeAlias = "Mapping[str, object] | Iterable[tuple[str, object]] | None"
@@ -201,6 +202,8 @@ class TrainingMethods:
         device: Device | str | None = None,
         accumulate: int = 1,
         seed: int = 0,
+        ema: float | None = None,
+        loss_scale: LossScale | float | str | None = None,
     ) -> Trainer:
         """A `Trainer` that runs forward, backward, clipping and update as one compiled call; see `rlx.Trainer`."""
         from rlxlang.func import Func
@@ -216,6 +219,8 @@ class TrainingMethods:
             device=device,
             accumulate=accumulate,
             seed=seed,
+            ema=ema,
+            loss_scale=loss_scale,
         )
 
     def _step(

@@ -18,12 +18,12 @@ from rlxlang.ops.threefry import UPDATES, fold_number, key_of_seed
 from rlxlang.resident import aligned_copy
 from rlxlang.trainer_step import Scalars, build_step, compile_step
 from rlxlang.training.numbers import whole_number
+from rlxlang.training.step_state import LossScale, StepState, is_hopeless
 
 if TYPE_CHECKING:
     from rlxlang.func import Func
     from rlxlang.func_training import Schedule
     from rlxlang.trainer_fit import Best, Data, EpochRecord, History
-    from rlxlang.trainer_host import HostStep
     from rlxlang.training.checkpoints import Checkpoint
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -34,7 +34,7 @@ class Trainer:
     """Trains the float parameters of a function.
 
     Parameters and optimizer state are resident and updated in place; `step` runs forward, backward, clipping and update as
-    one compiled call. An optimizer that is a Python subclass with its own `step`, a quantizer, and accumulation run the
+    one compiled call. An optimizer that is a Python subclass with its own `step`, and a quantizer that is a Python function, run the
     gradients compiled and the update in Python.
 
     Args:
@@ -47,11 +47,17 @@ class Trainer:
         device: Where to run; the fastest device that can, when left out.
         accumulate: Calls of `step` whose gradients make one update, each weighed by its number of rows.
         seed: Of the random numbers that the function draws; every step has its own, told by the seed and the number of the step.
+        ema: Decay d of moving averages of the parameters, `average = d·average + (1 − d)·parameter` after each update, in F32 at
+            least; they start as the parameters. `func(ema=True)` and `evaluate(…, ema=True)` take them.
+        loss_scale: `"dynamic"` for models in half precision, a number for a constant scale, or a `rlx.training.LossScale`; then a step
+            whose gradients are not finite changes nothing but the scale. None leaves the loss alone and checks nothing.
 
     Attributes:
         device: Where the step runs.
         is_compiled: Whether the update is part of the compiled call.
         step_count: Number of updates so far.
+        call_count: Number of calls of `step` so far.
+        skipped_count: How many updates were left out because gradients were not finite.
         seed: Of the random numbers.
         epoch: Number of finished epochs of `fit`.
         batch: Batches done of the epoch that is running.
@@ -73,6 +79,8 @@ class Trainer:
         device: Device | str | None = None,
         accumulate: int = 1,
         seed: int = 0,
+        ema: float | None = None,
+        loss_scale: LossScale | float | str | None = None,
     ) -> None:
         require_optimizer(opt, "a trainer")
         limit = 0.0 if max_grad_norm is None else float(max_grad_norm)
@@ -83,7 +91,8 @@ class Trainer:
         func.traced.signature.require_params(func.bindings)
         self._func, self._quant = func, quant
         self.opt, self.schedule, self.max_grad_norm = opt, schedule, limit
-        self.step_count = self.epoch = self.batch = 0
+        self.step_count = self.call_count = self.skipped_count = self.epoch = self.batch = 0
+        self._waiting = 0  # calls whose gradients wait for an update
         # Of the epoch that is running: the sum of losses by rows, the rows, and the order of the data.
         self._epoch_loss, self._epoch_rows = 0.0, 0
         self._order: dict[str, Any] | None = None
@@ -92,21 +101,24 @@ class Trainer:
         require_real_params(func.graph, self._names)
         trained = set(self._names)
         self._params = {n: aligned_copy(a) if n in trained else a for n, a in func.bindings.items()}
+        self._state = StepState(self._trained(), accumulate, ema, LossScale.of(loss_scale))
         self._scalars: tuple[Scalars, ...] = ()
-        self._host: HostStep | None = None
-        self.is_compiled = bool(getattr(opt, "is_traceable", False)) and quant is None and accumulate == 1
+        self.is_compiled = bool(getattr(opt, "is_traceable", False)) and quant is None
         wanted = None if device is None else Device.parse(device)
         self._call: Callable[..., float]
+        self._gather: Callable[..., float] | None = None
         if self.is_compiled:
-            step = build_step(func.graph, self._params, self._names, opt, limit)
+            step = build_step(func.graph, self._params, self._names, opt, limit, self._state)
             self._scalars = step.scalars
             self._call, self.device = compile_step(step, wanted, f"{func.name}.step")
+            if accumulate > 1:
+                part = build_step(func.graph, self._params, self._names, opt, limit, self._state, completes=False)
+                self._gather, _ = compile_step(part, self.device, f"{func.name}.gather")
         else:
             from rlxlang.trainer_host import HostStep
 
-            host = HostStep(func, self._params, self._names, opt, limit, quant, wanted, accumulate)
-            self._call, self.device = host.call, host.device
-            self._host = host
+            host = HostStep(func, self._params, self._names, opt, limit, quant, wanted, self._state)
+            self._call, self._gather, self.device = host.call, host.gather, host.device
         self._signature = func.traced.signature
         self._feeds = self._signature.feed_names
 
@@ -136,8 +148,7 @@ class Trainer:
 
     def _key(self) -> Array:
         """The key of the random numbers of the step to come."""
-        calls = self.step_count * self._accumulate + (0 if self._host is None else self._host.waiting)
-        return np.array(fold_number(key_of_seed(self.seed), calls, UPDATES), np.uint32)
+        return np.array(fold_number(key_of_seed(self.seed), self.call_count, UPDATES), np.uint32)
 
     def _step(self, values: tuple[object, ...]) -> float:
         """One step with the inputs by position."""
@@ -146,18 +157,44 @@ class Trainer:
             values = self._signature.with_seed(values, self._key())
         if is_watching():
             self._show(values)
+        if self._waiting + 1 < self._accumulate:
+            assert self._gather is not None
+            loss = self._gather(*values)
+            self._waiting += 1
+            self.call_count += 1
+            return loss
         if self.schedule is not None:
             opt.set_lr(self.schedule.lr_at(self.step_count))
-        if self._host is not None:
-            loss = self._call(*values)
-            self.step_count += self._host.is_complete
-            return loss
         for scalars in self._scalars:
             scalars.write(opt.hyper_values(opt.steps_of(scalars.leader) + 1))
         loss = self._call(*values)
-        opt.advance(self._names)
+        self._waiting = 0
+        self.call_count += 1
+        if self._state.scale is not None and not self._state.is_finite:
+            self._skipped()
+            return loss
+        if self.is_compiled:
+            opt.advance(self._names)
         self.step_count += 1
         return loss
+
+    def _skipped(self) -> None:
+        """Gradients were not finite, so nothing was updated.
+
+        Raises:
+            RlxRuntimeError: They are not at the least loss scale either.
+        """
+        self.skipped_count += 1
+        if is_hopeless(self._state):
+            raise RlxRuntimeError(
+                f"the gradients of `{self._func.name}` are not finite at the least loss scale either",
+                helps=("find the op that makes them: `with rlx.debug_nans(): trainer.step(…)`",),
+            )
+
+    @property
+    def loss_scale(self) -> float:
+        """The factor on the loss in the next step; 1 without the option."""
+        return float(self._state.loss_scale)
 
     def _show(self, values: tuple[object, ...]) -> None:
         """Forward and backward op by op, for what is switched on in `rlxlang.debugging`."""
@@ -165,12 +202,28 @@ class Trainer:
         feeds, sizes = gradient.signature.prepare(values, self._params)
         gradient.compiled(None).run(feeds, self._params, sizes)
 
-    def func(self) -> Func:
-        """A function with a copy of the present parameters."""
-        copies = {name: np.array(self._params[name], order="C") for name in self._names}
+    def func(self, *, ema: bool = False) -> Func:
+        """A function with a copy of the present parameters, or of their moving averages.
+
+        Raises:
+            RlxValueError: `ema`, and the trainer keeps no averages.
+        """
+        arrays = self._averaged() if ema else self._params
+        copies = {name: np.array(arrays[name], order="C") for name in self._names}
         for copy in copies.values():
             copy.flags.writeable = False
         return self._func._rebound(copies)
+
+    def _averaged(self) -> dict[str, Array]:
+        """All parameters, the trained ones by their averages.
+
+        Raises:
+            RlxValueError: The trainer keeps none.
+        """
+        averages = self._state.averages
+        if self._state.ema is None:
+            raise RlxValueError("the trainer keeps no averages", helps=("`func.trainer(opt, ema=0.999)`",))
+        return {**self._params, **{n: a.astype(self._params[n].dtype) for n, a in averages.items()}}
 
     def _trained(self) -> dict[str, Array]:
         """The resident arrays of the trained parameters."""
@@ -218,16 +271,26 @@ class Trainer:
             progress=progress,
         )
 
-    def evaluate(self, data: Data, batch_size: int | None = None) -> dict[str, float]:
-        """Mean loss over data with the present parameters, and the accuracy of a classifier; see `rlxlang.trainer_fit.evaluate`."""
+    def evaluate(self, data: Data, batch_size: int | None = None, *, ema: bool = False) -> dict[str, float]:
+        """Mean loss over data, and the accuracy of a classifier; see `rlxlang.trainer_fit.evaluate`.
+
+        Args:
+            data: Arrays by name, or batches of them.
+            batch_size: Rows of a batch; 1024 when left out.
+            ema: With the averages of the parameters instead of the present ones.
+        """
         from rlxlang.trainer_fit import evaluate
 
-        return evaluate(self.forward, self._func, data, batch_size)
+        params = self._averaged() if ema else self._params
+        return evaluate(lambda values: self._forward(values, params), self._func, data, batch_size)
 
     def forward(self, values: tuple[object, ...]) -> list[Array]:
         """All outputs of the function for its inputs by position, with the present parameters and the seed of the trainer."""
-        feeds, sizes = self._signature.prepare(self._signature.with_seed(values, self.seed), self._params)
-        return self._func.traced.compiled(self.device).run(feeds, self._params, sizes)
+        return self._forward(values, self._params)
+
+    def _forward(self, values: tuple[object, ...], params: Mapping[str, Array]) -> list[Array]:
+        feeds, sizes = self._signature.prepare(self._signature.with_seed(values, self.seed), params)
+        return self._func.traced.compiled(self.device).run(feeds, params, sizes)
 
     # ----------------------------------------------------------------------------------------- checkpoints
 
@@ -237,45 +300,12 @@ class Trainer:
         The file takes the place of an older one only when it is complete on the disk.
 
         Raises:
-            RlxRuntimeError: The file cannot be written, or gradients are being accumulated.
+            RlxRuntimeError: The file cannot be written.
             RlxValueError: The optimizer cannot save its state.
         """
         from rlxlang.training.run_state import write_run
 
         write_run(self, path)
-
-    def _further_arrays(self) -> dict[str, Mapping[str, Array]]:
-        """Arrays of a checkpoint beside parameters and optimizer state, by part and name.
-
-        Raises:
-            RlxRuntimeError: Gradients are being accumulated.
-        """
-        if self._host is not None and not self._host.is_complete:
-            raise RlxRuntimeError("a checkpoint in the middle of an accumulation would lose gradients")
-        return {} if self._best is None else {"best": self._best.params}
-
-    def _position(self) -> dict[str, Any]:
-        """Where the run stands."""
-        return {
-            "step": self.step_count,
-            "epoch": self.epoch,
-            "batch": self.batch,
-            "lr": getattr(self.opt, "lr", None),
-            "seed": self.seed,
-            "epoch_loss": self._epoch_loss,
-            "epoch_rows": self._epoch_rows,
-            "order": self._order,
-            "best": None if self._best is None else self._best.standing(),
-        }
-
-    def _settings(self) -> dict[str, Any]:
-        """What the run was given; functions only as whether they are there."""
-        return {
-            "max_grad_norm": self.max_grad_norm,
-            "accumulate": self._accumulate,
-            "schedule": self.schedule is not None,
-            "quant": self._quant is not None,
-        }
 
     @classmethod
     def resume(
@@ -296,7 +326,6 @@ class Trainer:
             RlxValueError: It is no checkpoint of a trainer, of another optimizer or another model, or damaged.
             RlxNameError: Its parameters are not those of `func`.
         """
-        from rlxlang.trainer_fit import Best
         from rlxlang.training.checkpoints import read_newest
 
         run = read_newest(path)
@@ -304,13 +333,8 @@ class Trainer:
             run.require_model(func)
         bound = run.bind(func)
         run.load_optimizer(opt)
-        position = run.position
         trainer = cls(bound, opt, **run.options(options))
-        trainer.step_count, trainer.epoch, trainer.batch = position["step"], position["epoch"], position["batch"]
-        trainer._epoch_loss, trainer._epoch_rows = position.get("epoch_loss", 0.0), position.get("epoch_rows", 0)
-        trainer._order = position.get("order")
-        if position.get("best") is not None:
-            trainer._best = Best(position["best"], run.arrays["best"])
+        run.place(trainer)
         return trainer
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Training steps whose update runs in Python: optimizers without a traced form, quantized parameters, accumulated gradients."""
+"""Training steps whose update runs in Python: optimizers without a traced form, parameters quantized in Python."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from rlxlang.compiler import Traced
 from rlxlang.device import Device
 from rlxlang.func_training import clip_by_global_norm
+from rlxlang.training.step_state import StepState, wide_of
+from rlxlang.transforms import value_and_grad
 
 if TYPE_CHECKING:
     from rlxlang.func import Func
@@ -28,11 +31,10 @@ class HostStep:
         max_grad_norm: Greatest norm of all gradients together; 0 or less clips nothing.
         quant: `quant(w)` or `quant(name, shape, w)`, or None.
         device: Where to compute gradients.
-        accumulate: Calls that make one update.
+        state: What else is written in place.
 
     Attributes:
         device: Where gradients are computed.
-        is_complete: Whether the last call ended with an update.
     """
 
     def __init__(
@@ -44,58 +46,55 @@ class HostStep:
         max_grad_norm: float,
         quant: Callable[..., Any] | None,
         device: Device | None,
-        accumulate: int,
+        state: StepState,
     ) -> None:
-        self._gradient = func.value_and_grad(list(names)).traced
-        self._params, self._names, self._opt = params, list(names), opt
-        self._max_grad_norm, self._accumulate = max_grad_norm, accumulate
+        self._params, self._names, self._opt, self._state = params, list(names), opt, state
+        self._max_grad_norm = max_grad_norm
         self._quant = None if quant is None else _named(quant)
+        self._scale: dict[str, Array] = {}
+        if state.scale is None:
+            self._gradient = func.value_and_grad(self._names).traced
+        else:
+            graph = value_and_grad(func.graph, self._names, scale="loss scale")
+            self._gradient = Traced(graph)
+            self._scale = {graph.inputs[-1].name: state.loss_scale}
         self._compiled = self._gradient.compiled(device)
         self.device = self._compiled.device
-        self._sums: list[Array] = []
-        self._rows = self._calls = 0
 
-    @property
-    def waiting(self) -> int:
-        """How many calls have gradients that wait for an update."""
-        return self._calls
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether no gradients wait for an update."""
-        return self._calls == 0
+    def gather(self, *values: object) -> float:
+        """Take the inputs and the seed by position and keep the gradients for later; returns the loss."""
+        loss, gradients, rows = self._gradients(values)
+        self._state.gather(gradients, rows)
+        return loss
 
     def call(self, *values: object) -> float:
-        """Take the inputs and the seed by position; returns the loss."""
-        params = self._params if self._quant is None else {**self._params, **self._quantized()}
+        """Take the inputs and the seed by position and make an update; returns the loss."""
+        loss, gradients, rows = self._gradients(values)
+        if self._state.accumulate > 1:
+            self._state.gather(gradients, rows)
+            gradients = self._state.gathered()
+        if self._state.judge(list(gradients.values())):
+            clip_by_global_norm(list(gradients.values()), self._max_grad_norm)
+            self._opt.step_batch([(n, g.shape, self._params[n], g) for n, g in gradients.items()])
+            self._opt.end_iteration()
+            self._state.average(self._params)
+        return loss
+
+    def _gradients(self, values: Sequence[object]) -> tuple[float, dict[str, Array], int]:
+        """The loss, the gradients by name, and the rows of the batch."""
+        params = {**self._params, **({} if self._quant is None else self._quantized()), **self._scale}
         feeds, sizes = self._gradient.signature.prepare(values, params)
         results = self._compiled.run(feeds, params, sizes)
-        gradients = results[1 : 1 + len(self._names)]
-        if self._accumulate > 1:
-            gradients = self._accumulated(gradients, _row_count(feeds))
-        if gradients:
-            self._update(gradients)
-        return float(np.reshape(results[0], ()))
+        gradients = dict(zip(self._names, results[1 : 1 + len(self._names)], strict=True))
+        if self._scale:
+            factor = np.float32(1) / np.float32(self._state.loss_scale)
+            gradients = {n: np.asarray(g.astype(wide_of(g)) * factor) for n, g in gradients.items()}
+        return float(np.reshape(results[0], ())), gradients, self._rows(feeds)
 
-    def _update(self, gradients: Sequence[Array]) -> None:
-        clip_by_global_norm(gradients, self._max_grad_norm)
-        params = [self._params[n] for n in self._names]
-        self._opt.step_batch([(n, p.shape, p, g) for n, p, g in zip(self._names, params, gradients, strict=True)])
-        self._opt.end_iteration()
-
-    def _accumulated(self, gradients: Sequence[Array], rows: int) -> list[Array]:
-        """The mean gradient when this call completes an update, else nothing."""
-        # A mean over all rows weighs each part by its rows; sums are kept in float64, so parts equal the whole to rounding.
-        weighed = [g.astype(np.float64) * rows for g in gradients]
-        self._sums = [s + g for s, g in zip(self._sums, weighed, strict=True)] if self._calls else weighed
-        self._rows += rows
-        self._calls += 1
-        if self._calls < self._accumulate:
-            return []
-        total = max(self._rows, 1)
-        mean = [(s / total).astype(g.dtype) for s, g in zip(self._sums, gradients, strict=True)]
-        self._sums, self._rows, self._calls = [], 0, 0
-        return mean
+    def _rows(self, feeds: Sequence[Array]) -> int:
+        """Rows of a batch: the first axis of the first input that has one."""
+        seed = self._gradient.signature.seed_place
+        return next((a.shape[0] for k, a in enumerate(feeds) if k != seed and a.ndim), 1)
 
     def _quantized(self) -> dict[str, Array]:
         assert self._quant is not None
@@ -105,11 +104,6 @@ class HostStep:
             returned = self._quant(name, copy.shape, copy)
             result[name] = copy if returned is None else np.asarray(returned, copy.dtype, order="C").reshape(copy.shape)
         return result
-
-
-def _row_count(feeds: Sequence[Array]) -> int:
-    """Rows of a batch: the first axis of the first input that has one."""
-    return next((a.shape[0] for a in feeds if a.ndim), 1)
 
 
 def _named(quant: Callable[..., Any]) -> Callable[..., Any]:

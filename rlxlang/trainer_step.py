@@ -15,6 +15,8 @@ from rlxlang.inputs import Signature
 from rlxlang.ir import Builder, Graph, GraphInput, GraphOutput, Node, Origin, declare
 from rlxlang.ops import emit
 from rlxlang.resident import aligned_zeros
+from rlxlang.training.step_parts import Written, averaged, chosen, gathered, judged, unscaled, wide
+from rlxlang.training.step_state import StepState
 from rlxlang.transforms import replay, replay_inputs, unique_name, value_and_grad
 from rlxlang.types import F32, from_numpy
 
@@ -89,7 +91,14 @@ class StepGraph:
 
 
 def build_step(
-    graph: Graph, params: Mapping[str, Array], names: Sequence[str], opt: TracedOptimizer, max_grad_norm: float
+    graph: Graph,
+    params: Mapping[str, Array],
+    names: Sequence[str],
+    opt: TracedOptimizer,
+    max_grad_norm: float,
+    state: StepState,
+    *,
+    completes: bool = True,
 ) -> StepGraph:
     """The graph of a training step.
 
@@ -99,30 +108,66 @@ def build_step(
         names: The params to train.
         opt: The optimizer; its state arrays are to be written in place.
         max_grad_norm: Greatest norm of all gradients together; 0 or less clips nothing.
+        state: What else is to be written in place.
+        completes: Whether the step ends with an update, or only adds its gradients to the sums of `state`.
 
     Raises:
         RlxTransformError: The loss is not one element or a param has no derivative.
     """
-    forward = value_and_grad(graph, names)
+    forward = value_and_grad(graph, names, scale=None if state.scale is None else "loss scale")
     b = Builder()
     env, inputs = replay_inputs(b, forward)
     replay(b, forward, env)
     loss = forward.outputs[0]
     gradients = [env[o.node] for o in forward.outputs[1 : 1 + len(names)]]
     update = _Update(b, opt, inputs, dict(params))
-    outputs = [GraphOutput(loss.name, env[loss.node])]
+    scale = None
+    if state.scale is not None:
+        scale = inputs[-1].node
+        update.resident[inputs[-1].name] = state.loss_scale
+    written: Written = []
     with b.at(Origin(via=("trainer",))):
-        if max_grad_norm > 0:
-            gradients = clipped(b, gradients, max_grad_norm)
-        for name, gradient in zip(names, gradients, strict=True):
-            entry = forward.input(name)
-            assert entry is not None
-            for target, node in update.of(name, env[entry.node], gradient):
-                title = unique_name(f"new {target}", [o.name for o in outputs])
-                outputs.append(GraphOutput(title, node))
-                update.in_place[title] = target
+        if scale is not None:
+            gradients = unscaled(b, gradients, scale)
+        if state.accumulate > 1:
+            own = dict(zip(names, gradients, strict=True))
+            gradients, written = gathered(b, graph, own, state, update.declare, completes)
+        if completes:
+            written += _completed(update, names, gradients, max_grad_norm, state, scale)
+    # A bound call gives a number only of F32 or F64.
+    outputs = [GraphOutput(loss.name, emit.cast(b, env[loss.node], wide(loss.node.dtype)))]
+    for target, node in written:
+        title = unique_name(f"new {target}", [o.name for o in outputs])
+        outputs.append(GraphOutput(title, node))
+        update.in_place[title] = target
     finished = b.finish(f"{graph.name} step", update.inputs, outputs)
     return StepGraph(finished, update.in_place, update.resident, tuple(update.scalars.values()))
+
+
+def _completed(
+    update: _Update,
+    names: Sequence[str],
+    gradients: Sequence[Node],
+    max_grad_norm: float,
+    state: StepState,
+    scale: Node | None,
+) -> Written:
+    """The end of a step that makes an update: new values by the name of the input they overwrite."""
+    b = update.b
+    finite, written = None, []
+    if scale is not None:
+        finite, judgement = judged(b, gradients, state, scale, update.declare)
+        written = [(target or scale.attrs["name"], node) for target, node in judgement]
+    if max_grad_norm > 0:
+        gradients = clipped(b, gradients, max_grad_norm)
+    for name, gradient in zip(names, gradients, strict=True):
+        new = update.of(name, gradient)
+        if state.averages:
+            new.append(averaged(b, name, new[0][1], state, update.declare))
+        if finite is not None:
+            new = [(target, chosen(b, finite, node, update.nodes[target])) for target, node in new]
+        written += new
+    return written
 
 
 class _Update:
@@ -130,19 +175,20 @@ class _Update:
 
     def __init__(self, b: Builder, opt: TracedOptimizer, inputs: list[GraphInput], resident: dict[str, Array]) -> None:
         self.b, self.opt, self.inputs, self.resident = b, opt, inputs, resident
+        self.nodes = {entry.name: entry.node for entry in inputs}
         self.in_place: dict[str, str] = {}
         self.scalars: dict[tuple[int, str], Scalars] = {}
         self._scalar_nodes: dict[tuple[int, str], dict[str, Node]] = {}
 
-    def of(self, name: str, param: Node, gradient: Node) -> list[tuple[str, Node]]:
-        """New values of a parameter and its slots by the name of the input they overwrite."""
+    def of(self, name: str, gradient: Node) -> list[tuple[str, Node]]:
+        """New values of a parameter, which is first, and of its slots by the name of the input they overwrite."""
         array = self.resident[name]
         slots: dict[str, Node] = {}
         targets: dict[str, str] = {}
         for slot, state in self.opt.state_of(name, array.shape, array.dtype).items():
-            targets[slot], slots[slot] = self._declare(f"{slot}/{name}", state)
+            targets[slot], slots[slot] = self.declare(f"{slot}/{name}", state)
         scalars = self._scalars_of(name, self.opt.compute_dtype(array.dtype))
-        new, changed = self.opt.trace(self.b, name, param, gradient, slots, scalars)
+        new, changed = self.opt.trace(self.b, name, self.nodes[name], gradient, slots, scalars)
         return [(name, new), *((targets[slot], node) for slot, node in changed.items())]
 
     def _scalars_of(self, name: str, dtype: np.dtype[Any]) -> dict[str, Node]:
@@ -151,12 +197,12 @@ class _Update:
             arrays, nodes = {}, {}
             for scalar in self.opt.hyper_values(1):
                 arrays[scalar] = aligned_zeros((), dtype)
-                _, nodes[scalar] = self._declare(f"optimizer/{scalar}", arrays[scalar])
+                _, nodes[scalar] = self.declare(f"optimizer/{scalar}", arrays[scalar])
             self.scalars[key] = Scalars(name, dtype, arrays)
             self._scalar_nodes[key] = nodes
         return self._scalar_nodes[key]
 
-    def _declare(self, title: str, array: Array) -> tuple[str, Node]:
+    def declare(self, title: str, array: Array) -> tuple[str, Node]:
         """A param of the graph for a resident array; its name and node."""
         dtype = from_numpy(array.dtype)
         assert dtype is not None
@@ -164,6 +210,7 @@ class _Update:
         node = self.b.input(name, dtype, array.shape, "param")
         self.inputs.append(declare(node))
         self.resident[name] = array
+        self.nodes[name] = node
         return name, node
 
 

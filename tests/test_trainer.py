@@ -226,16 +226,6 @@ def test_an_own_optimizer(model: rlx.Func, data: dict[str, np.ndarray]) -> None:
     same_params(trainer.func(), reference.func(), 2e-5)
 
 
-def test_accumulated_parts_are_the_whole(model: rlx.Func, data: dict[str, np.ndarray]) -> None:
-    whole, parts = model.trainer(AdamW(1e-2)), model.trainer(AdamW(1e-2), accumulate=3)
-    for _ in range(2):
-        whole.step(**data)
-        for rows in (slice(0, 50), slice(50, 60), slice(60, 90)):  # parts of different sizes
-            parts.step({n: a[rows] for n, a in data.items()})
-    assert parts.step_count == whole.step_count == 2
-    same_params(parts.func(), whole.func(), 2e-5)
-
-
 def test_quantized_gradients_move_the_exact_parameters(model: rlx.Func, data: dict[str, np.ndarray]) -> None:
     def coarse(w: np.ndarray) -> np.ndarray:
         return np.round(w * 4) / 4
@@ -416,10 +406,6 @@ def test_what_cannot_be_saved_or_resumed(model: rlx.Func, data: dict[str, np.nda
     path = tmp_path / "run.safetensors"
     with pytest.raises(rlx.RlxValueError, match="state_dict"):
         model.trainer(Descent()).save(path)
-    waiting = model.trainer(AdamW(), accumulate=2)
-    waiting.step(**data)
-    with pytest.raises(rlx.RlxRuntimeError, match="accumulation"):
-        waiting.save(path)
     trainer = model.trainer(AdamW())
     trainer.step(**data)
     trainer.save(path)

@@ -6,7 +6,7 @@ import json
 import os
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from rlxlang.checkpoint import TRAINER_FORMAT, PathLike, bind_weights, read_tensors, write_tensors
 from rlxlang.diagnostics import RlxValueError
 from rlxlang.graph_key import fingerprint
+from rlxlang.training.step_state import LossScale
 
 if TYPE_CHECKING:
     from rlxlang.func import Func
@@ -80,7 +81,10 @@ class RunState:
                     f"the run of `{self.path}` has `{name}`, which is a function and not in the file: give it again",
                     helps=(f"`{name}=None` goes on without",),
                 )
-        numbers = {name: self.settings[name] for name in ("max_grad_norm", "accumulate") if name in self.settings}
+        names = ("max_grad_norm", "accumulate", "ema", "loss_scale")
+        numbers = {name: self.settings[name] for name in names if name in self.settings}
+        if numbers.get("loss_scale") is not None:
+            numbers["loss_scale"] = LossScale(**numbers["loss_scale"])
         return {"seed": self.position.get("seed", 0), **numbers, **given}
 
     def load_optimizer(self, opt: Any) -> None:
@@ -98,6 +102,60 @@ class RunState:
         if lr is not None and lr != getattr(opt, "lr", None):
             opt.set_lr(lr)
 
+    def place(self, trainer: Trainer) -> None:
+        """Put a new trainer where the run stands.
+
+        Raises:
+            RlxValueError: Gradients have been gathered for another number of calls.
+        """
+        from rlxlang.trainer_fit import Best
+
+        position = self.position
+        trainer.step_count, trainer.epoch, trainer.batch = position["step"], position["epoch"], position["batch"]
+        trainer.call_count, trainer._waiting = position.get("calls", position["step"]), position.get("waiting", 0)
+        trainer.skipped_count = position.get("skipped", 0)
+        trainer._epoch_loss, trainer._epoch_rows = position.get("epoch_loss", 0.0), position.get("epoch_rows", 0)
+        trainer._order = position.get("order")
+        if trainer._waiting and trainer._accumulate != self.settings["accumulate"]:
+            raise RlxValueError(
+                f"`{self.path}` holds the gradients of {trainer._waiting} of {self.settings['accumulate']} calls, "
+                f"which cannot go on as one of {trainer._accumulate}"
+            )
+        trainer._state.load(self.arrays["extra"])
+        if position.get("best") is not None:
+            trainer._best = Best(position["best"], self.arrays["best"])
+
+
+def position_of(trainer: Trainer) -> dict[str, Any]:
+    """Where a run stands; see `RunState.place`."""
+    return {
+        "step": trainer.step_count,
+        "calls": trainer.call_count,
+        "waiting": trainer._waiting,
+        "skipped": trainer.skipped_count,
+        "epoch": trainer.epoch,
+        "batch": trainer.batch,
+        "lr": getattr(trainer.opt, "lr", None),
+        "seed": trainer.seed,
+        "epoch_loss": trainer._epoch_loss,
+        "epoch_rows": trainer._epoch_rows,
+        "order": trainer._order,
+        "best": None if trainer._best is None else trainer._best.standing(),
+    }
+
+
+def _settings_of(trainer: Trainer) -> dict[str, Any]:
+    """What a trainer was given; functions only as whether they are there."""
+    scale = trainer._state.scale
+    return {
+        "max_grad_norm": trainer.max_grad_norm,
+        "accumulate": trainer._accumulate,
+        "ema": trainer._state.ema,
+        "loss_scale": None if scale is None else asdict(scale),
+        "schedule": trainer.schedule is not None,
+        "quant": trainer._quant is not None,
+    }
+
 
 def write_run(trainer: Trainer, path: PathLike, facts: Mapping[str, str] | None = None) -> None:
     """Write a run; see `Trainer.save`.
@@ -112,7 +170,12 @@ def write_run(trainer: Trainer, path: PathLike, facts: Mapping[str, str] | None 
             f"the optimizer {type(trainer.opt).__name__} has no `state_dict`, so a run cannot be resumed",
             helps=("save the weights alone: `rlxlang.checkpoint.save_weights(trainer.func(), path)`",),
         )
-    parts = {"param": trainer._params, "state": state["buffers"], **trainer._further_arrays()}
+    parts = {
+        "param": trainer._params,
+        "state": state["buffers"],
+        "extra": trainer._state.arrays(trainer._waiting > 0),
+        "best": {} if trainer._best is None else trainer._best.params,
+    }
     tensors = {f"{part}/{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
     write_tensors(
         path,
@@ -121,8 +184,8 @@ def write_run(trainer: Trainer, path: PathLike, facts: Mapping[str, str] | None 
             "format": TRAINER_FORMAT,
             "graph": trainer._func.name,
             "model": fingerprint(trainer._func.graph) or "",
-            "position": json.dumps(trainer._position()),
-            "settings": json.dumps(trainer._settings()),
+            "position": json.dumps(position_of(trainer)),
+            "settings": json.dumps(_settings_of(trainer)),
             "optimizer": json.dumps({"algorithm": state["algorithm"], "step": int(state["step"])}),
             "crc32": _checksum(tensors),
             **(facts or {}),

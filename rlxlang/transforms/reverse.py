@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlxlang.ir import UNDEFINED, ZERO, Builder, Graph, GraphOutput, Node, declare
+from rlxlang.ops import emit
 from rlxlang.transforms.errors import (
     not_differentiable,
     require_differentiable,
@@ -13,7 +14,7 @@ from rlxlang.transforms.errors import (
     wanted_inputs,
 )
 from rlxlang.transforms.replay import dependents, expand, replay, replay_inputs, unique_name
-from rlxlang.types import TensorType, TupleType
+from rlxlang.types import F32, TensorType, TupleType
 
 
 def add_cotangents(b: Builder, left: Node | None, right: Node | None) -> Node | None:
@@ -70,7 +71,7 @@ def _differentiable(node: Node) -> bool:
 
 
 def _gradients(
-    graph: Graph, names: Sequence[str], transform: str
+    graph: Graph, names: Sequence[str], transform: str, scale: str | None = None
 ) -> tuple[Builder, Graph, dict[Node, Node], list[Any], list[Node]]:
     entries = wanted_inputs(graph, names, transform)
     require_differentiable(entries, transform)
@@ -83,6 +84,10 @@ def _gradients(
     wanted = [where[e.node] for e in entries]
     with b.at(loss.origin.through("grad")):
         seed = b.full_like(env[loss], 1)
+        if scale is not None:
+            factor = b.input(unique_name(scale, [i.name for i in inputs]), F32, (), "param")
+            inputs.append(declare(factor))
+            seed = emit.broadcast_to(b, emit.cast(b, factor, seed.dtype), seed.shape)
         found = pull_back(b, graph, env, {loss: seed}, wanted)
         gradients = [g if g is not None else b.zeros_like(env[w]) for g, w in zip(found, wanted, strict=True)]
     return b, graph, env, inputs, gradients
@@ -103,9 +108,15 @@ def grad(graph: Graph, names: Sequence[str]) -> Graph:
     return b.finish(graph.name, inputs, outputs)
 
 
-def value_and_grad(graph: Graph, names: Sequence[str]) -> Graph:
-    """The loss, its derivatives as in `grad`, then the other outputs unchanged."""
-    b, graph, env, inputs, gradients = _gradients(graph, names, "value_and_grad")
+def value_and_grad(graph: Graph, names: Sequence[str], *, scale: str | None = None) -> Graph:
+    """The loss, its derivatives as in `grad`, then the other outputs unchanged.
+
+    Args:
+        graph: The graph.
+        names: Of inputs and params.
+        scale: Name of an F32 param to add at the end, by which the derivatives are multiplied before anything is pulled back.
+    """
+    b, graph, env, inputs, gradients = _gradients(graph, names, "value_and_grad", scale)
     loss, *others = graph.outputs
     taken = [o.name for o in graph.outputs]
     outputs = [GraphOutput(loss.name, env[loss.node], loss.role)]

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ import numpy as np
 
 import rlxlang as rlx
 from rlxlang.trainer import Trainer
-from rlxlang.training import Checkpoint
+from rlxlang.training import Checkpoint, LossScale
+from rlxlang.training.run_state import RunState, position_of
 
 MODEL = """
 input x: [?batch, 6];
@@ -28,8 +31,11 @@ out loss = mean(softmax_cross_entropy(logits, y));
 """
 EPOCHS = 30
 OPTIONS: dict[str, Any] = {
-    "schedule": rlx.LrSchedule.warmup_cosine(1e-2, 1e-4, 20, 300),
+    "schedule": rlx.LrSchedule.warmup_cosine(1e-2, 1e-4, 5, 70),
     "max_grad_norm": 1.0,
+    "accumulate": 3,
+    "ema": 0.9,
+    "loss_scale": LossScale(64.0, growth_steps=5),
 }
 
 
@@ -39,8 +45,8 @@ def data() -> dict[str, np.ndarray]:
     return {"x": rng.normal(size=(50, 6)).astype(np.float32) + np.eye(6, dtype=np.float32)[y], "y": y}
 
 
-def begun() -> Trainer:
-    return rlx.loads(MODEL).init_params(seed=3).trainer(rlx.optim.AdamW(), seed=7, **OPTIONS)
+def begun(**options: Any) -> Trainer:
+    return rlx.loads(MODEL).init_params(seed=3).trainer(rlx.optim.AdamW(), seed=7, **{**OPTIONS, **options})
 
 
 def resumed(path: Path) -> Trainer:
@@ -53,13 +59,23 @@ def finish(trainer: Trainer, **options: Any) -> Any:
 
 
 def state(trainer: Trainer) -> dict[str, bytes]:
-    """All that must not differ, bit for bit."""
-    buffers = trainer.opt.state_dict()["buffers"]
-    return {
-        **{n: trainer.param(n).tobytes() for n in trainer.func().param_names()},
-        **{n: a.tobytes() for n, a in buffers.items()},
-        "position": repr((trainer.step_count, trainer.epoch, trainer.batch, trainer.opt.lr)).encode(),
+    """All that must not differ, bit for bit: arrays as a checkpoint calls them, and the position."""
+    parts = {
+        "param": trainer._params,
+        "state": trainer.opt.state_dict()["buffers"],
+        "extra": trainer._state.arrays(trainer._waiting > 0),
     }
+    return named_bytes(parts, position_of(trainer))
+
+
+def saved_state(run: RunState) -> dict[str, bytes]:
+    """The same of a file."""
+    return named_bytes({part: run.arrays[part] for part in ("param", "state", "extra")}, run.position)
+
+
+def named_bytes(parts: Mapping[str, Mapping[str, np.ndarray]], position: Mapping[str, Any]) -> dict[str, bytes]:
+    arrays = {f"{part}/{name}": array.tobytes() for part, found in parts.items() for name, array in found.items()}
+    return {**arrays, "position": json.dumps(position).encode()}
 
 
 def main(folder: Path) -> None:

@@ -17,6 +17,7 @@ import rlxlang as rlx
 from rlxlang.checkpoint import load_weights, read_tensors, write_tensors
 from rlxlang.trainer import Trainer
 from rlxlang.training import Checkpoint
+from rlxlang.training.run_state import read_run
 from tests.training import runs
 
 KILLS = 4
@@ -28,10 +29,10 @@ class States(Checkpoint):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.by_position: dict[tuple[int, int, int], dict[str, bytes]] = {}
+        self.by_position: dict[tuple[int, int], dict[str, bytes]] = {}
 
     def after_step(self, trainer: Trainer) -> None:
-        self.by_position[trainer.step_count, trainer.epoch, trainer.batch] = runs.state(trainer)
+        self.by_position[trainer.call_count, trainer.epoch] = runs.state(trainer)
 
     def after_epoch(self, trainer: Trainer, record: Any) -> None:
         self.after_step(trainer)
@@ -65,12 +66,12 @@ def test_killed_at_any_moment(straight: tuple[Trainer, States, Any], tmp_path: P
         child.kill()
         child.communicate()
         for file in tmp_path.glob("step_*.safetensors"):
-            saved = runs.resumed(file)
-            where = saved.step_count, saved.epoch, saved.batch
-            assert runs.state(saved) == states.by_position[where]
-            reached = max(reached, saved.step_count)
+            run = read_run(file)
+            where = run.position["calls"], run.position["epoch"]
+            assert runs.saved_state(run) == states.by_position[where]
+            reached = max(reached, run.position["step"])
     assert reached > 0
-    last = runs.resumed(tmp_path) if reached else runs.begun()
+    last = runs.resumed(tmp_path)
     assert last.step_count == reached
     runs.finish(last, checkpoint=Checkpoint(tmp_path))
     assert runs.state(last) == runs.state(trainer)
@@ -82,14 +83,14 @@ def test_interrupted_by_the_keyboard(straight: tuple[Trainer, States, Any], tmp_
 
     class Impatient(Checkpoint):
         def after_step(self, trainer: Trainer) -> None:
-            if trainer.step_count == 17:
+            if trainer.call_count == 17:
                 os.kill(os.getpid(), signal.SIGINT)
 
     first = runs.begun()
-    with pytest.raises(KeyboardInterrupt, match=r"step 17, saved as .*step_00000017\.safetensors"):
+    with pytest.raises(KeyboardInterrupt, match=r"step 5, saved as .*step_00000005\.safetensors"):
         runs.finish(first, checkpoint=Impatient(tmp_path, None))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert names(tmp_path) == ["step_00000017.safetensors"]
+    assert names(tmp_path) == ["step_00000005.safetensors"]
     second = runs.resumed(tmp_path)
     assert (second.epoch, second.batch) == (2, 3)
     rest = runs.finish(second)
@@ -109,11 +110,11 @@ def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
 
 
 def test_which_files_stay(tmp_path: Path) -> None:
-    runs.begun().fit(runs.data(), 5, 8, checkpoint=tmp_path / "a")
+    runs.begun(accumulate=1).fit(runs.data(), 5, 8, checkpoint=tmp_path / "a")
     assert names(tmp_path / "a") == [f"step_{7 * epoch:08d}.safetensors" for epoch in (3, 4, 5)]
-    runs.begun().fit(runs.data(), 5, 8, checkpoint=Checkpoint(tmp_path / "b" / "c", every=2, keep=9))
+    runs.begun(accumulate=1).fit(runs.data(), 5, 8, checkpoint=Checkpoint(tmp_path / "b" / "c", every=2, keep=9))
     assert names(tmp_path / "b" / "c") == [f"step_{7 * epoch:08d}.safetensors" for epoch in (2, 4, 5)]
-    runs.begun().fit(runs.data(), 2, 8, checkpoint=Checkpoint(tmp_path / "d", None, every_steps=4, keep=9))
+    runs.begun(accumulate=1).fit(runs.data(), 2, 8, checkpoint=Checkpoint(tmp_path / "d", None, every_steps=4, keep=9))
     assert names(tmp_path / "d") == [f"step_{step:08d}.safetensors" for step in (4, 8, 12, 14)]
     weights = load_weights(rlx.loads(runs.MODEL), tmp_path / "d" / "step_00000014.safetensors")
     assert weights.param_binding("w1") is not None
@@ -130,7 +131,7 @@ def test_the_best_state_stays(tmp_path: Path, monitor: bool | str) -> None:
         trainer.schedule = rlx.LrSchedule.constant(0.3 * len(steps))  # it gets worse
 
     keeper = Checkpoint(tmp_path, best=monitor)
-    trainer = runs.begun()
+    trainer = runs.begun(accumulate=1)
     trainer.fit(runs.data(), 6, 8, val=runs.data(), callbacks=[note], checkpoint=keeper)
     kept = runs.resumed(tmp_path / "best.safetensors")
     assert kept.step_count == steps[int(np.argmin(figures))]
@@ -146,10 +147,10 @@ def test_patience_goes_on(tmp_path: Path) -> None:
     def fitted(trainer: Trainer, epochs: int) -> Any:
         return trainer.fit(runs.data(), epochs, 8, patience=3, callbacks=[worse], checkpoint=tmp_path)
 
-    straight = runs.begun()
+    straight = runs.begun(accumulate=1)
     whole = straight.fit(runs.data(), 20, 8, patience=3, callbacks=[worse])
     assert whole.stopped_early
-    first = runs.begun()
+    first = runs.begun(accumulate=1)
     fitted(first, len(whole.epochs) - 1)
     second = runs.resumed(tmp_path)
     second.schedule = rlx.LrSchedule.constant(3.0)
@@ -158,7 +159,7 @@ def test_patience_goes_on(tmp_path: Path) -> None:
 
 
 def test_damaged_files_are_passed_over(tmp_path: Path) -> None:
-    runs.begun().fit(runs.data(), 3, 8, checkpoint=tmp_path)
+    runs.begun(accumulate=1).fit(runs.data(), 3, 8, checkpoint=tmp_path)
     newest, older, oldest = sorted(tmp_path.iterdir(), reverse=True)
     content = bytearray(newest.read_bytes())
     content[-3] ^= 1
@@ -179,7 +180,7 @@ def test_damaged_files_are_passed_over(tmp_path: Path) -> None:
 
 def test_another_model_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.safetensors"
-    runs.begun().save(path)
+    runs.begun(accumulate=1).save(path)
     changed = rlx.loads("// a comment changes nothing\n" + runs.MODEL, name="another name")
     schedule = runs.OPTIONS["schedule"]
     assert Trainer.resume(path, changed, rlx.optim.AdamW(), schedule=schedule).step_count == 0
@@ -194,7 +195,7 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_order_of_the_data_is_refused(tmp_path: Path) -> None:
-    trainer = runs.begun()
+    trainer = runs.begun(accumulate=1)
     trainer.fit(runs.data(), 2, 8, seed=5, checkpoint=Checkpoint(tmp_path, None, every_steps=10, keep=1))
     trainer.batch = 0
     trainer.save(tmp_path / "whole.safetensors")
@@ -209,13 +210,13 @@ def test_another_order_of_the_data_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_belongs_to_one_run(tmp_path: Path) -> None:
-    runs.begun().fit(runs.data(), 1, 8, checkpoint=tmp_path)
+    runs.begun(accumulate=1).fit(runs.data(), 1, 8, checkpoint=tmp_path)
     with pytest.raises(rlx.RlxValueError, match="is at step 7, this one is at step 0"):
-        runs.begun().fit(runs.data(), 1, 8, checkpoint=tmp_path)
+        runs.begun(accumulate=1).fit(runs.data(), 1, 8, checkpoint=tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(rlx.RlxRuntimeError, match="cannot hold checkpoints"):
-        runs.begun().fit(runs.data(), 1, 8, checkpoint=tmp_path / "file")
+        runs.begun(accumulate=1).fit(runs.data(), 1, 8, checkpoint=tmp_path / "file")
     with pytest.raises(rlx.RlxValueError, match="`keep`"):
         Checkpoint(tmp_path, keep=0)
     with pytest.raises(rlx.RlxValueError, match="no such figure"):
-        runs.begun().fit(runs.data(), 1, 8, checkpoint=Checkpoint(tmp_path / "b", best="accuracy"))
+        runs.begun(accumulate=1).fit(runs.data(), 1, 8, checkpoint=Checkpoint(tmp_path / "b", best="accuracy"))
