@@ -295,7 +295,7 @@ class Func(TransformMethods, TrainingMethods):
 
     def __call__(self, *values: object, **named: object) -> Array | tuple[Array, ...]:
         """The output, or a tuple of all of them; inputs by position in order of declaration, or by name."""
-        outputs = self._run(None, *_merged(self.input_names(), values, named, self.name))
+        outputs = self._run(None, *merged(self.input_names(), values, named, self.name))
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _run(self, device: Device | None, inputs: Inputs, named: Mapping[str, object], seed: int = 0) -> list[Array]:
@@ -362,7 +362,7 @@ class Jitted:
     def __call__(self, *values: object, **named: object) -> Array | tuple[Array, ...]:
         """The output, or a tuple of all of them; inputs by position or by name."""
         if named:
-            inputs, rest = _merged(self._names, values, named, self.func.name)
+            inputs, rest = merged(self._names, values, named, self.func.name)
             return self._bound(*self.func.traced.signature.by_position(inputs, rest))  # type: ignore[no-any-return]
         result: Array | tuple[Array, ...] = self.call(*values)
         return result
@@ -385,7 +385,7 @@ class Jitted:
         return f"<Jitted {self.func.name} on {self.device}>"
 
 
-def _merged(
+def merged(
     names: Sequence[str], values: tuple[object, ...], named: Mapping[str, object], func: str
 ) -> tuple[dict[str, object], Mapping[str, object]]:
     """Positional values as a mapping by name, beside the named ones."""

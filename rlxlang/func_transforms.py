@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from rlxlang.compiler import Traced
+    from rlxlang.forward_pass import ForwardPass
     from rlxlang.func import Func
 
 Names = Sequence[str]
@@ -105,6 +106,36 @@ class TransformMethods:
             RlxTransformError: E0502 an unknown name, E0501 no derivative.
         """
         return self._derivative("vjp", wrt)
+
+    def vjp_fn(self, wrt: Names) -> ForwardPass:
+        """`vjp` in two halves: a run gives the outputs and the pull-back, a `Func` that takes as many cotangents as wanted.
+
+        Example:
+            >>> outputs, pullback = func.vjp_fn(["x"])(x=x)  # doctest: +SKIP
+            >>> pullback(ct_y=first), pullback(ct_y=second)  # doctest: +SKIP
+
+        Raises:
+            RlxTransformError: E0502 an unknown name, E0501 no derivative.
+        """
+        return self._in_halves("vjp_halves", wrt)
+
+    def linearize_fn(self, wrt: Names) -> ForwardPass:
+        """`jvp` in two halves: a run gives the outputs and the linear map of the tangents, a `Func` of `tangent_<name>`.
+
+        Raises:
+            RlxTransformError: E0502 an unknown name, E0501 no derivative.
+        """
+        return self._in_halves("linear_halves", wrt)
+
+    def _in_halves(self, transform: str, names: Names) -> ForwardPass:
+        from rlxlang import transforms
+        from rlxlang.forward_pass import ForwardPass
+
+        wanted = names if isinstance(names, str) else tuple(names)
+        function = getattr(transforms, transform)
+        first = self.traced.derive((transform, wanted, 0), lambda graph: function(graph, wanted)[0])
+        second = self.traced.derive((transform, wanted, 1), lambda graph: function(graph, wanted)[1])
+        return ForwardPass(self._over(first, self.bindings), second, len(self.traced.outline.outputs))
 
     # ----------------------------------------------------------------------------------------- second derivatives, Jacobians
 

@@ -32,6 +32,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "rlxlang.debugging",
             "rlxlang.device",
             "rlxlang.dispatch_report",
+            "rlxlang.forward_pass",
             "rlxlang.func",
             "rlxlang.func_html",
             "rlxlang.func_summary",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlxlang.ir import Builder, Graph, GraphOutput, Node, declare, topological
+from rlxlang.ir import Builder, Graph, GraphInput, GraphOutput, Node, declare, topological
+from rlxlang.transforms.forward import jvp
 from rlxlang.transforms.replay import unique_name
+from rlxlang.transforms.reverse import vjp
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +85,45 @@ def _frontier(moving: set[Node], results: Sequence[Node]) -> tuple[list[Node], l
             kept.add(node)
     order = sorted(kept, key=lambda n: n.serial)
     return order, [n for n in topological(results) if n in copied]
+
+
+def vjp_halves(graph: Graph, names: Sequence[str]) -> tuple[Graph, Graph]:
+    """The vjp in two graphs: one of the graph's inputs, one of what the first keeps and of cotangents.
+
+    Returns:
+        The graph's outputs, then what is kept of inputs and values in between, as outputs `keep_<name>`; and the pull-back, whose
+        params are what is kept and params of the graph, and whose inputs are the `ct_<output>`.
+
+    Raises:
+        RlxTransformError: As `vjp`.
+    """
+    return _halves(graph, vjp(graph, names))
+
+
+def linear_halves(graph: Graph, names: Sequence[str]) -> tuple[Graph, Graph]:
+    """The jvp in two graphs, as `vjp_halves`; the second one maps `tangent_<name>` to `tangent_<output>`."""
+    return _halves(graph, jvp(graph, names))
+
+
+def _halves(graph: Graph, whole: Graph) -> tuple[Graph, Graph]:
+    """The graph beside its derivative `whole`, whose inputs and outputs follow those of the graph."""
+    own, swept = whole.inputs[: len(graph.inputs)], whole.inputs[len(graph.inputs) :]
+    present, changes = whole.outputs[: len(graph.outputs)], whole.outputs[len(graph.outputs) :]
+    halves = split(whole, [e.name for e in swept], changes, recompute=True)
+    rest, kept = halves.rest, list(halves.residuals)
+    for entry in own:
+        if entry.node not in kept and _tells_more(entry, rest):
+            size = declare(Builder().input(entry.name, entry.node.dtype, entry.node.shape, "param"))
+            rest = Graph(rest.name, (size, *rest.inputs), rest.outputs, rest.guards)
+            kept.insert(0, entry.node)
+    outputs = list(present)
+    for node, entry in zip(kept, rest.inputs, strict=False):
+        if node.op.name != "input" or node.attrs["kind"] != "param":
+            outputs.append(GraphOutput(unique_name(f"keep_{entry.name}", [o.name for o in outputs]), node))
+    return Graph(graph.name, own, tuple(outputs), whole.guards), rest
+
+
+def _tells_more(entry: GraphInput, rest: Graph) -> bool:
+    """Whether an input has an axis that a graph needs and cannot read off its own inputs."""
+    plain = {str(d) for e in rest.inputs for d in e.node.shape}
+    return any(str(d) in rest.axes() and str(d) not in plain for d in entry.node.shape)
