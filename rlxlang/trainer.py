@@ -23,7 +23,8 @@ from rlxlang.training.step_state import LossScale, StepState, is_hopeless
 if TYPE_CHECKING:
     from rlxlang.func import Func
     from rlxlang.func_training import Schedule
-    from rlxlang.trainer_fit import Best, Data, EpochRecord, History
+    from rlxlang.trainer_fit import Best, Data
+    from rlxlang.training.callbacks import CallbackLike, History
     from rlxlang.training.checkpoints import Checkpoint
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -250,7 +251,7 @@ class Trainer:
         shuffle: bool = True,
         seed: int = 0,
         patience: int | None = None,
-        callbacks: Sequence[Callable[[Trainer, EpochRecord], object]] = (),
+        callbacks: Sequence[CallbackLike] = (),
         checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
         progress: bool | None = None,
     ) -> History:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from rlxlang.diagnostics import RlxShapeError, RlxTypeError, RlxValueError
 from rlxlang.inputs import check_names, fault
 from rlxlang.ir import Graph, GraphInput
+from rlxlang.training.callbacks import CallbackLike, Callbacks, EpochRecord, History
 from rlxlang.training.checkpoints import Checkpoint
 from rlxlang.training.interruption import Interruption
 from rlxlang.training.numbers import whole_number
@@ -21,6 +21,7 @@ from rlxlang.types import Dim
 if TYPE_CHECKING:
     from rlxlang.func import Func
     from rlxlang.trainer import Trainer
+    from rlxlang.trainer_progress import Progress
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 PathLike: TypeAlias = "str | os.PathLike[str]"
@@ -30,43 +31,6 @@ Data: TypeAlias = "Mapping[str, object] | Iterable[Batch]"
 
 DEFAULT_BATCH_SIZE = 32
 EVALUATION_BATCH_SIZE = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class EpochRecord:
-    """What an epoch brought.
-
-    Attributes:
-        epoch: Its number, from 1.
-        loss: Mean training loss, each batch weighed by its rows.
-        seconds: How long it took, evaluation included.
-        lr: Learning rate of its last step, or None when the optimizer has none.
-        val: `{"loss": …}`, with `"accuracy"` for classifiers; empty without validation data.
-    """
-
-    epoch: int
-    loss: float
-    seconds: float
-    lr: float | None
-    val: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """All epochs of a run, and whether it ended early."""
-
-    epochs: tuple[EpochRecord, ...]
-    stopped_early: bool = False
-
-    @property
-    def losses(self) -> list[float]:
-        """The training loss of each epoch."""
-        return [e.loss for e in self.epochs]
-
-    @property
-    def val_losses(self) -> list[float]:
-        """The validation loss of each epoch that has one."""
-        return [e.val["loss"] for e in self.epochs if e.val]
 
 
 # --------------------------------------------------------------------------------------------- batches
@@ -217,7 +181,7 @@ def fit(
     shuffle: bool,
     seed: int,
     patience: int | None,
-    callbacks: Sequence[Callable[[Trainer, EpochRecord], object]],
+    callbacks: Sequence[CallbackLike],
     checkpoint: Checkpoint | PathLike | None,
     progress: bool | None,
 ) -> History:
@@ -238,7 +202,8 @@ def fit(
         seed: Of the shuffling.
         patience: Stop when the loss (of `val`, or of training without it) has not improved for so many epochs, and go back to the
             best parameters.
-        callbacks: Called after each epoch with trainer and record; one that returns True ends the run.
+        callbacks: Functions that are called after each epoch with trainer and record, and `rlx.training.Callback`s such as logs; one
+            that returns True ends the run.
         checkpoint: When to save the run and where; a folder alone saves after each epoch and keeps the last three.
         progress: Whether to show a progress bar; by default where the error stream is a terminal.
 
@@ -254,84 +219,65 @@ def fit(
 
     source = _source(trainer._func, data, DEFAULT_BATCH_SIZE if batch_size is None else batch_size)
     keeper = Checkpoint(checkpoint) if isinstance(checkpoint, (str, os.PathLike)) else checkpoint
+    told = Callbacks([*callbacks, *([] if keeper is None else [keeper])])
     # A run that was interrupted still knows its best parameters.
     trainer._best = None if patience is None else trainer._best or Best()
     records: list[EpochRecord] = []
     is_early = False
-    with bar(progress, epochs, source.count) as shown, Interruption() as interruption:
-        if keeper is not None:
-            keeper.begin(trainer)
-        for _ in range(epochs):
-            began = time.perf_counter()
-            for loss in _steps(trainer, source, shuffle, seed):
-                shown.step(loss)
-                if keeper is not None:
-                    keeper.after_step(trainer)
-                _stop_if_wanted(interruption, trainer, keeper)
-            loss = trainer._epoch_loss / trainer._epoch_rows if trainer._epoch_rows else float("nan")
-            trainer._epoch_loss, trainer._epoch_rows = 0.0, 0
-            trainer.epoch, trainer.batch = trainer.epoch + 1, 0
-            metrics = {} if val is None else trainer.evaluate(val)
-            rate = getattr(trainer.opt, "lr", None)
-            record = EpochRecord(trainer.epoch, loss, time.perf_counter() - began, rate, metrics)
-            records.append(record)
-            shown.epoch(record)
-            # All callbacks see the epoch, also when one of them ends the run.
-            wishes = [callback(trainer, record) is True for callback in callbacks]
-            if trainer._best is not None:
-                trainer._best.take(trainer, metrics.get("loss", loss))
-                wishes.append(trainer._best.waited >= (patience or 0))
-            if keeper is not None:
-                keeper.after_epoch(trainer, record)
-            is_early = any(wishes)
-            if is_early:
-                break
-            _stop_if_wanted(interruption, trainer, keeper)
-        if keeper is not None:
-            keeper.end(trainer)
+    first = trainer.epoch, trainer.batch
+    with bar(progress, first, epochs, source.count) as shown, Interruption() as interruption:
+        try:
+            told.begin(trainer)
+            for _ in range(epochs):
+                record = _epoch(
+                    trainer, source, val, _order_of(trainer, source, shuffle, seed), shown, told, interruption
+                )
+                records.append(record)
+                shown.epoch(record)
+                if trainer._best is not None:
+                    trainer._best.take(trainer, record.val.get("loss", record.loss))
+                    is_early = trainer._best.waited >= (patience or 0)
+                is_early |= told.after_epoch(trainer, record)
+                if is_early:
+                    break
+                _stop_if_wanted(interruption, trainer, told)
+            told.end(trainer)
+        finally:
+            told.close()
     best, trainer._best = trainer._best, None
     if best is not None:
         best.restore(trainer)
     return History(tuple(records), stopped_early=is_early)
 
 
-def _stop_if_wanted(interruption: Interruption, trainer: Trainer, keeper: Checkpoint | None) -> None:
+def _stop_if_wanted(interruption: Interruption, trainer: Trainer, told: Callbacks) -> None:
     """End the run where Ctrl-C was pressed.
 
     Raises:
         KeyboardInterrupt: It was.
     """
-    if not interruption.is_wanted:
-        return
-    where = f"training stopped after step {trainer.step_count}"
-    if keeper is None:
-        raise KeyboardInterrupt(where)
-    raise KeyboardInterrupt(f"{where}, saved as {keeper.write(trainer)}")
+    if interruption.is_wanted:
+        where = f"training stopped after step {trainer.step_count}"
+        raise KeyboardInterrupt(", ".join(filter(None, (where, told.interrupted(trainer)))))
 
 
-def _steps(trainer: Trainer, source: ArrayData | BatchData, shuffle: bool, seed: int) -> Iterator[float]:
-    """The steps of an epoch, or of what is left of one; gives the losses.
+def _epoch(
+    trainer: Trainer,
+    source: ArrayData | BatchData,
+    val: Data | None,
+    order: Array | None,
+    shown: Progress,
+    told: Callbacks,
+    interruption: Interruption,
+) -> EpochRecord:
+    """An epoch, or what is left of one.
 
     Raises:
-        RlxValueError: There is nothing to train on, or the epoch began in another order.
+        RlxValueError: There is nothing to train on.
+        KeyboardInterrupt: Ctrl-C was pressed.
     """
-    order, plan = None, None
-    if isinstance(source, ArrayData):
-        plan = {"rows": source.rows, "batch_size": source.batch_size, "shuffle": shuffle, "seed": seed}
-        if shuffle:
-            order = np.random.default_rng([seed & (2**63 - 1), trainer.epoch]).permutation(source.rows)
-    done = trainer.batch
-    if done and trainer._order != plan:
-        raise RlxValueError(
-            f"epoch {trainer.epoch + 1} was interrupted after {done} batches of {_listed(trainer._order)}, "
-            f"and cannot go on with {_listed(plan)}",
-            helps=(
-                "give `fit` the same data, batch size and seed; or set `trainer.batch = 0` to begin the epoch anew",
-            ),
-        )
-    trainer._order = plan
-    if not done:
-        trainer._epoch_loss, trainer._epoch_rows = 0.0, 0
+    began, done = time.perf_counter(), trainer.batch
+    rows = 0
     for k, (values, count) in enumerate(source.batches(order)):
         if k < done:
             continue
@@ -339,9 +285,45 @@ def _steps(trainer: Trainer, source: ArrayData | BatchData, shuffle: bool, seed:
         trainer.batch = k + 1
         trainer._epoch_loss += loss * count
         trainer._epoch_rows += count
-        yield loss
+        rows += count
+        shown.step(loss, count, getattr(trainer.opt, "lr", None))
+        told.after_step(trainer, loss)
+        _stop_if_wanted(interruption, trainer, told)
     if not trainer.batch:
         raise RlxValueError("there are no batches to train on", helps=("a generator is empty after its first epoch",))
+    speed = rows / max(time.perf_counter() - began, 1e-9)
+    loss = trainer._epoch_loss / trainer._epoch_rows if trainer._epoch_rows else float("nan")
+    trainer._epoch_loss, trainer._epoch_rows = 0.0, 0
+    trainer.epoch, trainer.batch = trainer.epoch + 1, 0
+    metrics = {} if val is None else trainer.evaluate(val)
+    seconds = time.perf_counter() - began
+    rate = getattr(trainer.opt, "lr", None)
+    return EpochRecord(trainer.epoch, loss, seconds, rate, metrics, trainer.step_count, speed)
+
+
+def _order_of(trainer: Trainer, source: ArrayData | BatchData, shuffle: bool, seed: int) -> Array | None:
+    """The order of the rows in the epoch to come, or of one that was interrupted; None as they come.
+
+    Raises:
+        RlxValueError: The epoch began in another order.
+    """
+    plan, order = None, None
+    if isinstance(source, ArrayData):
+        plan = {"rows": source.rows, "batch_size": source.batch_size, "shuffle": shuffle, "seed": seed}
+        if shuffle:
+            order = np.random.default_rng([seed & (2**63 - 1), trainer.epoch]).permutation(source.rows)
+    if trainer.batch and trainer._order != plan:
+        raise RlxValueError(
+            f"epoch {trainer.epoch + 1} was interrupted after {trainer.batch} batches of {_listed(trainer._order)}, "
+            f"and cannot go on with {_listed(plan)}",
+            helps=(
+                "give `fit` the same data, batch size and seed; or set `trainer.batch = 0` to begin the epoch anew",
+            ),
+        )
+    if not trainer.batch:
+        trainer._epoch_loss, trainer._epoch_rows = 0.0, 0
+    trainer._order = plan
+    return order
 
 
 def _listed(plan: Mapping[str, object] | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rlxlang.diagnostics import RlxRuntimeError, RlxValueError
 
 if TYPE_CHECKING:
-    from rlxlang.trainer_fit import History
+    from rlxlang.training import History
 
 
 def require_matplotlib(path: str | Path) -> None:

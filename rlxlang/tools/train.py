@@ -25,8 +25,9 @@ from rlxlang.tools.data import (
 )
 from rlxlang.tools.plots import plot_losses, require_matplotlib
 from rlxlang.trainer import Trainer
-from rlxlang.trainer_fit import ArrayData, EpochRecord
+from rlxlang.trainer_fit import ArrayData
 from rlxlang.trainer_progress import figures
+from rlxlang.training import EpochRecord
 
 if TYPE_CHECKING:
     from rlxlang.func import Func

@@ -1,8 +1,12 @@
-"""What surrounds a trainer: checkpoints of runs, the loss scale."""
+"""What surrounds a trainer: checkpoints of runs, logs, callbacks, the loss scale."""
 
 from __future__ import annotations
 
+from rlxlang.training.callbacks import Callback, EpochRecord, History
 from rlxlang.training.checkpoints import Checkpoint
+from rlxlang.training.logs import CsvLog, JsonlLog, TensorBoardLog
 from rlxlang.training.step_state import LossScale
 
-__all__ = ["Checkpoint", "LossScale"]
+__all__ = [
+    "Callback", "Checkpoint", "CsvLog", "EpochRecord", "History", "JsonlLog", "LossScale", "TensorBoardLog",
+]  # fmt: skip

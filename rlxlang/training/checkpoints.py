@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from rlxlang.checkpoint import PathLike
 from rlxlang.diagnostics import RlxError, RlxRuntimeError, RlxValueError, RlxWarning
+from rlxlang.training.callbacks import Callback, EpochRecord
 from rlxlang.training.numbers import whole_number
 from rlxlang.training.run_state import RunState, read_run, write_run
 
 if TYPE_CHECKING:
     from rlxlang.trainer import Trainer
-    from rlxlang.trainer_fit import EpochRecord
 
 BEST = "best.safetensors"
 _NAME = re.compile(r"step_(\d+)\.safetensors")
@@ -24,7 +24,7 @@ _LEFT_OVER = re.compile(r"\.(step_\d+|best)\.safetensors\..*\.tmp")
 FALLING = ("loss", "mse", "mae", "perplexity")
 
 
-class Checkpoint:
+class Checkpoint(Callback):
     """When `Trainer.fit` saves the run, and what it keeps.
 
     A file is complete or not there: it is written beside its place, flushed to the disk and renamed. So a run that is killed at
@@ -59,8 +59,6 @@ class Checkpoint:
         self._best = math.nan
         self._saved_step = -1
 
-    # ----------------------------------------------------------------------------------------- told by `fit`
-
     def begin(self, trainer: Trainer) -> None:
         """Make the folder ready; remnants of writes that were killed go away.
 
@@ -90,7 +88,7 @@ class Checkpoint:
             if facts.get("monitor") == self._monitor:
                 self._best = float(facts["value"])
 
-    def after_step(self, trainer: Trainer) -> None:
+    def after_step(self, trainer: Trainer, loss: float) -> None:
         """A step is done."""
         step = trainer.step_count
         if self._every_steps is not None and step != self._saved_step and step % self._every_steps == 0:
@@ -111,6 +109,10 @@ class Checkpoint:
         if math.isnan(self._best) or sign * value < sign * self._best:
             self._best = value
             write_run(trainer, self.folder / BEST, {"monitor": self._monitor, "value": repr(value)})
+
+    def interrupted(self, trainer: Trainer) -> str:
+        """The run ends here: save it."""
+        return f"saved as {self.write(trainer)}"
 
     def end(self, trainer: Trainer) -> None:
         """All epochs are over: save what has not been saved."""

@@ -31,7 +31,7 @@ class States(Checkpoint):
         super().__init__(folder)
         self.by_position: dict[tuple[int, int], dict[str, bytes]] = {}
 
-    def after_step(self, trainer: Trainer) -> None:
+    def after_step(self, trainer: Trainer, loss: float = 0.0) -> None:
         self.by_position[trainer.call_count, trainer.epoch] = runs.state(trainer)
 
     def after_epoch(self, trainer: Trainer, record: Any) -> None:
@@ -82,7 +82,7 @@ def test_interrupted_by_the_keyboard(straight: tuple[Trainer, States, Any], tmp_
     trainer, _, history = straight
 
     class Impatient(Checkpoint):
-        def after_step(self, trainer: Trainer) -> None:
+        def after_step(self, trainer: Trainer, loss: float = 0.0) -> None:
             if trainer.call_count == 17:
                 os.kill(os.getpid(), signal.SIGINT)
 
