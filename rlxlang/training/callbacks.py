@@ -130,7 +130,8 @@ class Callbacks:
     def after_epoch(self, trainer: Trainer, record: EpochRecord) -> bool:
         """Whether one of them ends the run."""
         # All of them see the epoch, also when one ends the run.
-        return any([callback.after_epoch(trainer, record) is True for callback in self._all])
+        wishes = [callback.after_epoch(trainer, record) is True for callback in self._all]
+        return any(wishes)
 
     def interrupted(self, trainer: Trainer) -> str:
         """What all of them say."""

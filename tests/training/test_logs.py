@@ -39,9 +39,9 @@ def test_a_table_of_epochs(tmp_path: Path) -> None:
     assert [int(row["step"]) for row in rows] == [7, 14, 21]
     assert [float(row["lr"]) for row in rows] == [runs.OPTIONS["schedule"].lr_at(step - 1) for step in (7, 14, 21)]
     assert all(float(row["samples_per_second"]) > 0 for row in rows)
+    resumed = runs.begun(accumulate=1)
+    resumed.epoch = 3
     with pytest.raises(rlx.RlxValueError, match="has the columns"):
-        resumed = runs.begun(accumulate=1)
-        resumed.epoch = 3
         resumed.fit(runs.data(), 1, 8, callbacks=[CsvLog(path)])
     fitted(runs.begun(), 1, CsvLog(path))  # a fresh run begins a fresh file
     assert len(table(path)) == 1
