@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -236,18 +236,27 @@ class TrainingMethods:
         quant: NamedQuantizer | None = None,
     ) -> Step:
         require_optimizer(opt, "a training step")
-        names = self._trained_names(wrt)
+        names = unfrozen(self._trained_names(wrt), opt)
         require_real_params(self.graph, names)
         wanted = None if device is None else Device.parse(device)
         forward = self.value_and_grad(names)
         if quant is not None:
             forward = forward._rebound(self._quantized(quant))
+        values: tuple[object, ...] = ()
+        if getattr(opt, "needs_hessian", False):
+            signature = self.traced.signature
+            values = signature.by_position(inputs, {}, step)
+            inputs = dict(zip((e.name for e in signature.feeds), values, strict=True))
         results = forward._run(wanted, inputs, {}, seed=step)
         loss, gradients, others = results[0], results[1 : 1 + len(names)], results[1 + len(names) :]
         clip_by_global_norm(gradients, max_grad_norm)
         updated = {name: np.array(self.bindings[name], order="C") for name in names}
         if schedule is not None:
             opt.set_lr(schedule.lr_at(step))
+        if getattr(opt, "needs_hessian", False):
+            from rlxlang.hessian_estimates import observe_hessian
+
+            observe_hessian(opt, cast("Func", self), names, values, forward.bindings, wanted)
         opt.step_batch([(n, updated[n].shape, updated[n], g) for n, g in zip(names, gradients, strict=True)])
         opt.end_iteration()
         for array in updated.values():
@@ -304,6 +313,22 @@ def require_real_params(graph: Graph, names: Sequence[str]) -> None:
                 code="E0301",
                 helps=("train two real parameters and compute with `complex(re, im)`",),
             )
+
+
+def unfrozen(names: Sequence[str], opt: object) -> list[str]:
+    """The parameters that an optimizer does not hold fixed.
+
+    Raises:
+        RlxValueError: It holds all of them.
+    """
+    is_frozen = getattr(opt, "is_frozen", None)
+    moving = [name for name in names if is_frozen is None or not is_frozen(name)]
+    if names and not moving:
+        raise RlxValueError(
+            f"all parameters are frozen: {', '.join(names)}",
+            helps=("a group with `frozen` holds what its pattern `match` fits; the first group that matches counts",),
+        )
+    return moving
 
 
 def require_optimizer(opt: object, what: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from rlxlang.debugging import is_watching
 from rlxlang.device import Device
 from rlxlang.diagnostics import RlxRuntimeError, RlxValueError
-from rlxlang.func_training import require_optimizer, require_real_params
+from rlxlang.func_training import require_optimizer, require_real_params, unfrozen
 from rlxlang.inputs import key_array
 from rlxlang.ops.threefry import UPDATES, fold_number, key_of_seed
 from rlxlang.resident import aligned_copy
@@ -98,19 +98,20 @@ class Trainer:
         self._epoch_loss, self._epoch_rows = 0.0, 0
         self._order: dict[str, Any] | None = None
         self._best: Best | None = None
-        self._names = func.trainable_names()
+        self._names = unfrozen(func.trainable_names(), opt)
         require_real_params(func.graph, self._names)
         trained = set(self._names)
         self._params = {n: aligned_copy(a) if n in trained else a for n, a in func.bindings.items()}
         self._state = StepState(self._trained(), accumulate, ema, LossScale.of(loss_scale))
         self._scalars: tuple[Scalars, ...] = ()
         self.is_compiled = bool(getattr(opt, "is_traceable", False)) and quant is None
+        self._applied: Array | None = None
         wanted = None if device is None else Device.parse(device)
         self._call: Callable[..., float]
         self._gather: Callable[..., float] | None = None
         if self.is_compiled:
             step = build_step(func.graph, self._params, self._names, opt, limit, self._state)
-            self._scalars = step.scalars
+            self._scalars, self._applied = step.scalars, step.applied
             self._call, self.device = compile_step(step, wanted, f"{func.name}.step")
             if accumulate > 1:
                 part = build_step(func.graph, self._params, self._names, opt, limit, self._state, completes=False)
@@ -174,7 +175,7 @@ class Trainer:
         if self._state.scale is not None and not self._state.is_finite:
             self._skipped()
             return loss
-        if self.is_compiled:
+        if self.is_compiled and (self._applied is None or self._applied):
             opt.advance(self._names)
         self.step_count += 1
         return loss

@@ -11,6 +11,7 @@ import numpy as np
 from rlxlang.compiler import Traced
 from rlxlang.device import Device
 from rlxlang.func_training import clip_by_global_norm
+from rlxlang.hessian_estimates import observe_hessian
 from rlxlang.training.step_state import StepState, wide_of
 from rlxlang.transforms import value_and_grad
 
@@ -48,7 +49,7 @@ class HostStep:
         device: Device | None,
         state: StepState,
     ) -> None:
-        self._params, self._names, self._opt, self._state = params, list(names), opt, state
+        self._func, self._params, self._names, self._opt, self._state = func, params, list(names), opt, state
         self._max_grad_norm = max_grad_norm
         self._quant = None if quant is None else _named(quant)
         self._scale: dict[str, Array] = {}
@@ -75,6 +76,8 @@ class HostStep:
             gradients = self._state.gathered()
         if self._state.judge(list(gradients.values())):
             clip_by_global_norm(list(gradients.values()), self._max_grad_norm)
+            if getattr(self._opt, "needs_hessian", False):
+                observe_hessian(self._opt, self._func, self._names, values, self._at(), self.device)
             self._opt.step_batch([(n, g.shape, self._params[n], g) for n, g in gradients.items()])
             self._opt.end_iteration()
             self._state.average(self._params)
@@ -82,7 +85,7 @@ class HostStep:
 
     def _gradients(self, values: Sequence[object]) -> tuple[float, dict[str, Array], int]:
         """The loss, the gradients by name, and the rows of the batch."""
-        params = {**self._params, **({} if self._quant is None else self._quantized()), **self._scale}
+        params = {**self._at(), **self._scale}
         feeds, sizes = self._gradient.signature.prepare(values, params)
         results = self._compiled.run(feeds, params, sizes)
         gradients = dict(zip(self._names, results[1 : 1 + len(self._names)], strict=True))
@@ -95,6 +98,10 @@ class HostStep:
         """Rows of a batch: the first axis of the first input that has one."""
         seed = self._gradient.signature.seed_place
         return next((a.shape[0] for k, a in enumerate(feeds) if k != seed and a.ndim), 1)
+
+    def _at(self) -> dict[str, Array]:
+        """The parameters at which derivatives are taken."""
+        return {**self._params, **({} if self._quant is None else self._quantized())}
 
     def _quantized(self) -> dict[str, Array]:
         assert self._quant is not None

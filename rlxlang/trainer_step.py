@@ -26,6 +26,15 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 class TracedOptimizer(Protocol):
     """An optimizer whose update can be compiled (`rlx.optim.Algorithm`)."""
 
+    @property
+    def needs_hessian(self) -> bool:
+        """Whether `trace` takes a slot `estimate`, an estimate of the diagonal of the Hessian."""
+        ...
+
+    def trace_direction(self, b: Builder, name: str, param: Node, hyper: Mapping[str, Node]) -> tuple[Node, Node]:
+        """A Bool scalar, whether the step wants an estimate, and the direction in which it wants it (0 where it does not)."""
+        ...
+
     def state_of(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> dict[str, Array]:
         """The arrays of a parameter's state, written in place."""
         ...
@@ -44,6 +53,10 @@ class TracedOptimizer(Protocol):
 
     def advance(self, names: Iterable[str]) -> None:
         """Count a step."""
+        ...
+
+    def trace_gradients(self, b: Builder, gradients: Mapping[str, Node]) -> tuple[dict[str, Node], Node | None]:
+        """All gradients as `trace` takes them, and a Bool scalar, whether anything is updated; None: always."""
         ...
 
     def trace(
@@ -82,12 +95,14 @@ class StepGraph:
         in_place: The input that each further output overwrites.
         resident: Arrays of all params of the graph: parameters, state, scalars.
         scalars: What to write before each step.
+        applied: 1 or 0 after a step, whether it changed anything; None where every step does.
     """
 
     graph: Graph
     in_place: Mapping[str, str]
     resident: Mapping[str, Array]
     scalars: tuple[Scalars, ...]
+    applied: Array | None = None
 
 
 def build_step(
@@ -133,7 +148,7 @@ def build_step(
             own = dict(zip(names, gradients, strict=True))
             gradients, written = gathered(b, graph, own, state, update.declare, completes)
         if completes:
-            written += _completed(update, names, gradients, max_grad_norm, state, scale)
+            written += _completed(update, graph, names, gradients, max_grad_norm, state, scale)
     # A bound call gives a number only of F32 or F64.
     outputs = [GraphOutput(loss.name, emit.cast(b, env[loss.node], wide(loss.node.dtype)))]
     for target, node in written:
@@ -141,11 +156,12 @@ def build_step(
         outputs.append(GraphOutput(title, node))
         update.in_place[title] = target
     finished = b.finish(f"{graph.name} step", update.inputs, outputs)
-    return StepGraph(finished, update.in_place, update.resident, tuple(update.scalars.values()))
+    return StepGraph(finished, update.in_place, update.resident, tuple(update.scalars.values()), update.applied)
 
 
 def _completed(
     update: _Update,
+    graph: Graph,
     names: Sequence[str],
     gradients: Sequence[Node],
     max_grad_norm: float,
@@ -160,8 +176,14 @@ def _completed(
         written = [(target or scale.attrs["name"], node) for target, node in judgement]
     if max_grad_norm > 0:
         gradients = clipped(b, gradients, max_grad_norm)
-    for name, gradient in zip(names, gradients, strict=True):
-        new = update.of(name, gradient)
+    own, applied = update.opt.trace_gradients(b, dict(zip(names, gradients, strict=True)))
+    if applied is not None:
+        written.append(update.told(applied))
+    estimates = update.estimates(graph, names)
+    for name, gradient in own.items():
+        new = update.of(name, gradient, estimates.get(name))
+        if applied is not None:
+            new = [(target, chosen(b, applied, node, update.nodes[target])) for target, node in new]
         if state.averages:
             new.append(averaged(b, name, new[0][1], state, update.declare))
         if finite is not None:
@@ -179,19 +201,36 @@ class _Update:
         self.in_place: dict[str, str] = {}
         self.scalars: dict[tuple[int, str], Scalars] = {}
         self._scalar_nodes: dict[tuple[int, str], dict[str, Node]] = {}
+        self.applied: Array | None = None
 
-    def of(self, name: str, gradient: Node) -> list[tuple[str, Node]]:
+    def told(self, applied: Node) -> tuple[str, Node]:
+        """Lets the step say whether it changed anything."""
+        self.applied = aligned_zeros((), np.dtype(np.float32))
+        target, _ = self.declare("optimizer/applied", self.applied)
+        return target, emit.cast(self.b, applied, F32)
+
+    def estimates(self, graph: Graph, names: Sequence[str]) -> dict[str, Node]:
+        """Estimates of curvature by parameter, where the optimizer follows it."""
+        if not self.opt.needs_hessian:
+            return {}
+        from rlxlang.hessian_estimates import estimate_nodes
+
+        return estimate_nodes(self.b, graph, self.nodes, self.opt, {name: self._scalars_of(name) for name in names})
+
+    def of(self, name: str, gradient: Node, estimate: Node | None = None) -> list[tuple[str, Node]]:
         """New values of a parameter, which is first, and of its slots by the name of the input they overwrite."""
         array = self.resident[name]
         slots: dict[str, Node] = {}
         targets: dict[str, str] = {}
         for slot, state in self.opt.state_of(name, array.shape, array.dtype).items():
             targets[slot], slots[slot] = self.declare(f"{slot}/{name}", state)
-        scalars = self._scalars_of(name, self.opt.compute_dtype(array.dtype))
-        new, changed = self.opt.trace(self.b, name, self.nodes[name], gradient, slots, scalars)
+        scalars = self._scalars_of(name)
+        given = slots if estimate is None else {**slots, "estimate": estimate}
+        new, changed = self.opt.trace(self.b, name, self.nodes[name], gradient, given, scalars)
         return [(name, new), *((targets[slot], node) for slot, node in changed.items())]
 
-    def _scalars_of(self, name: str, dtype: np.dtype[Any]) -> dict[str, Node]:
+    def _scalars_of(self, name: str) -> dict[str, Node]:
+        dtype = self.opt.compute_dtype(self.resident[name].dtype)
         key = self.opt.steps_of(name), dtype.name
         if key not in self.scalars:
             arrays, nodes = {}, {}

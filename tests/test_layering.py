@@ -40,6 +40,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "rlxlang.func_transforms",
             "rlxlang.gradient_check",
             "rlxlang.graph_key",
+            "rlxlang.hessian_estimates",
             "rlxlang.initializers",
             "rlxlang.inputs",
             "rlxlang.loading",

@@ -15,9 +15,14 @@ from rlxlang.optim import (
     Adafactor,
     Adam,
     AdamW,
+    Chain,
+    ClipByGlobalNorm,
+    ClipByValue,
+    ClipPerLayer,
     KronPsgd,
     Lamb,
     Lion,
+    Lookahead,
     Mars,
     Muon,
     NAdamW,
@@ -25,7 +30,9 @@ from rlxlang.optim import (
     QHAdamW,
     RAdam,
     Sgd,
+    SkipNonFinite,
     Soap,
+    Sophia,
     Stiefel,
 )
 from rlxlang.schedules import LrSchedule
@@ -63,6 +70,11 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "mars": lambda: Mars(1e-2),
     "muon": lambda: Muon(1e-2),
     "kron": lambda: KronPsgd(1e-2),
+    "sophia": lambda: Sophia(1e-1, every=3),
+    "lookahead": lambda: Lookahead(AdamW(1e-2), k=3),
+    "chain": lambda: Chain(
+        SkipNonFinite(), ClipByValue(0.1), ClipPerLayer(0.3), ClipByGlobalNorm(0.4), Lookahead(Sophia(1e-1, every=2), k=2)
+    ),
     "stiefel": lambda: Stiefel(1e-2, momentum=0.9),
 }
 # Where a matrix is not square one of its factors has no unique eigenbasis at first, and rounding decides.

@@ -19,7 +19,7 @@ from rlxlang.optim.arrays import GRAPH, HOST, Arithmetic, Traced, Value
 from rlxlang.optim.base import Array, Optimizer
 from rlxlang.optim.groups import Groups, require_not_negative
 from rlxlang.resident import aligned_zeros
-from rlxlang.types import from_numpy
+from rlxlang.types import BOOL, from_numpy
 
 _STATE_DTYPES: dict[str, np.dtype[Any]] = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
 
@@ -31,6 +31,7 @@ class Algorithm(Optimizer):
         lr: Learning rate, finite and not negative.
         weight_decay: λ, not negative.
         groups: `{"match": "*.bias", "lr_scale": 2.0, "weight_decay": 0.0}` and so forth; the first that matches a name counts.
+            Parameters of a group with `"frozen": True` stay as they are.
         state_dtype: `"f32"` or `"f64"`; that of the parameter (F32 for half precision) when left out.
 
     Attributes:
@@ -119,10 +120,11 @@ class Algorithm(Optimizer):
         gradient = np.asarray(grad)
         if gradient.size != param.size:
             raise RlxShapeError(f"the gradient of `{name}` has {gradient.size} elements, the parameter {param.size}")
+        if self.is_frozen(name):
+            return
         compute = self.compute_dtype(param.dtype)
         state = self.state_of(name, shape, param.dtype)
-        self.advance([name])
-        scalars = {key: compute.type(v) for key, v in self.hyper_values(self._steps[name]).items()}
+        scalars = {key: compute.type(v) for key, v in self.hyper_values(self.steps_of(name) + 1).items()}
         scalars["lr"] = scalars["lr"] * compute.type(self.lr_scale(name))
         theta = param.reshape(shape).astype(compute, copy=False)
         present = {slot: a.astype(compute, copy=False) for slot, a in state.items()}
@@ -138,6 +140,7 @@ class Algorithm(Optimizer):
             param[...] = np.reshape(new, param.shape)
             for slot, value in slots.items():
                 state[slot][...] = value
+        self.advance([name])
 
     def set_lr(self, lr: float) -> None:
         """Change the learning rate.
@@ -151,6 +154,10 @@ class Algorithm(Optimizer):
     def lr_scale(self, name: str) -> float:
         """The factor on the learning rate of one parameter: that of its group."""
         return self.groups.lr_scale(name)
+
+    def is_frozen(self, name: str) -> bool:
+        """Whether the group of a parameter says that it stays as it is."""
+        return self.groups.is_frozen(name)
 
     # ----------------------------------------------------------------------------------------- the compiled form
 
@@ -171,6 +178,14 @@ class Algorithm(Optimizer):
     def hyper_values(self, t: int) -> dict[str, float]:
         """All scalars of step `t`, counted from 1: `lr` and those of the algorithm."""
         return {"lr": self.lr, **self.hyper(t)}
+
+    def trace_direction(self, b: Builder, name: str, param: Node, hyper: Mapping[str, Node]) -> tuple[Node, Node]:
+        """A Bool scalar, whether the step wants an estimate of curvature, and the direction in which it wants it; not here."""
+        return b.full(False, BOOL), b.zeros_like(param)
+
+    def trace_gradients(self, b: Builder, gradients: Mapping[str, Node]) -> tuple[dict[str, Node], Node | None]:
+        """All gradients as `trace` takes them, and a Bool scalar, whether anything is updated; None: always."""
+        return dict(gradients), None
 
     def trace(
         self, b: Builder, name: str, param: Node, grad: Node, slots: Mapping[str, Node], hyper: Mapping[str, Node]

@@ -17,7 +17,7 @@ from rlxlang.ops import emit
 from rlxlang.ops.control_branch import cond
 from rlxlang.ops.linear import upper_part
 from rlxlang.ops.threefry import random_words
-from rlxlang.types import U32
+from rlxlang.types import F32, U32
 
 # An ndarray or a `Traced`.
 Value: TypeAlias = Any
@@ -57,6 +57,14 @@ class Arithmetic(Protocol):
 
     def max(self, x: Value) -> Value:
         """The greatest of all elements, of which there is one at least."""
+        ...
+
+    def like(self, x: Value, y: Value) -> Value:
+        """`x` in the dtype of `y`."""
+        ...
+
+    def nonfinite(self, x: Value) -> Value:
+        """How many elements are infinite or NaN."""
         ...
 
     def matmul(self, x: Value, y: Value) -> Value:
@@ -150,6 +158,14 @@ class HostArithmetic:
         """See `Arithmetic`."""
         return np.max(x)
 
+    def like(self, x: Value, y: Value) -> Value:
+        """See `Arithmetic`."""
+        return x.astype(y.dtype)
+
+    def nonfinite(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        return np.count_nonzero(~np.isfinite(x))
+
     def matmul(self, x: Value, y: Value) -> Value:
         """See `Arithmetic`."""
         return x @ y
@@ -221,6 +237,12 @@ class Traced:
     def shape(self) -> tuple[int, ...]:
         """Dims; those of parameters are numbers."""
         return tuple(self.node.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the elements in NumPy."""
+        dtype: np.dtype[Any] = self.node.dtype.numpy
+        return dtype
 
     def apply(self, op: str, other: Value, *, swapped: bool = False) -> Traced:
         """A binary op with a node or a number, stretched to a common shape."""
@@ -310,6 +332,15 @@ class GraphArithmetic:
     def max(self, x: Value) -> Value:
         """See `Arithmetic`."""
         return Traced(x.builder, emit.reduce_max(x.builder, x.node, range(len(x.shape))))
+
+    def like(self, x: Value, y: Value) -> Value:
+        """See `Arithmetic`."""
+        return Traced(x.builder, emit.cast(x.builder, x.node, y.node.dtype))
+
+    def nonfinite(self, x: Value) -> Value:
+        """See `Arithmetic`."""
+        b, wrong = x.builder, emit.cast(x.builder, x.builder.emit("bit_not", x.builder.emit("isfinite", x.node)), F32)
+        return Traced(b, emit.reduce_sum(b, wrong, range(len(x.shape))))
 
     def matmul(self, x: Value, y: Value) -> Value:
         """See `Arithmetic`."""

@@ -55,6 +55,27 @@ class Optimizer(ABC):
         """The factor on the learning rate of one parameter."""
         return 1.0
 
+    def is_frozen(self, name: str) -> bool:
+        """Whether a parameter stays as it is; training steps then leave out its gradient."""
+        return False
+
+    @property
+    def needs_hessian(self) -> bool:
+        """Whether training steps are to ask for directions and hand over estimates of curvature, see `hessian_direction`."""
+        return False
+
+    def hessian_direction(self, name: str, shape: tuple[int, ...]) -> Array | None:
+        """The random direction u in which the next step wants to know the curvature; None: it needs none.
+
+        Training steps ask an optimizer whose `needs_hessian` is True, take the product of the Hessian H of the loss with the
+        directions of all parameters together, and hand `u·(H·u)`, element by element, to `observe_hessian`.
+        """
+        return None
+
+    def observe_hessian(self, name: str, estimate: Array) -> None:
+        """Take an estimate of the diagonal of the Hessian, of the parameter's shape, for the next step of that parameter."""
+        return
+
     def state_dict(self) -> dict[str, Any] | None:
         """A copy of the state for a checkpoint, `{"algorithm", "step", "buffers": {"slot/param": array}}`; None: it has none."""
         return None

@@ -12,7 +12,7 @@ import numpy as np
 
 from rlxlang.diagnostics import RlxValueError, did_you_mean
 
-_KEYS = ("match", "lr_scale", "weight_decay")
+_KEYS = ("match", "lr_scale", "weight_decay", "frozen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,13 @@ class Group:
         match: A glob pattern over run-time names: `*.bias`, `embed.*`, `layers.?.w`.
         lr_scale: Factor on the learning rate, not negative.
         weight_decay: Replaces that of the optimizer; None keeps it.
+        frozen: Whether the parameters stay as they are, without gradients and without state.
     """
 
     match: str
     lr_scale: float = 1.0
     weight_decay: float | None = None
+    frozen: bool = False
 
 
 class Groups:
@@ -51,6 +53,11 @@ class Groups:
         group = self.of(name)
         return self._weight_decay if group is None or group.weight_decay is None else group.weight_decay
 
+    def is_frozen(self, name: str) -> bool:
+        """Whether a parameter stays as it is."""
+        group = self.of(name)
+        return group is not None and group.frozen
+
 
 def _parse(entry: Mapping[str, Any]) -> Group:
     for key in entry:
@@ -67,8 +74,11 @@ def _parse(entry: Mapping[str, Any]) -> Group:
     for key in ("lr_scale", "weight_decay"):
         if key in entry:
             require_not_negative("groups", **{key: entry[key]})
+    frozen = entry.get("frozen", False)
+    if not isinstance(frozen, bool):
+        raise RlxValueError(f"`groups`: `frozen` is True or False, {frozen!r} is given")
     decay = entry.get("weight_decay")
-    return Group(entry["match"], float(entry.get("lr_scale", 1.0)), None if decay is None else float(decay))
+    return Group(entry["match"], float(entry.get("lr_scale", 1.0)), None if decay is None else float(decay), frozen)
 
 
 def require_not_negative(optimizer: str, **values: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,13 @@ from rlxlang.optim import (
     Adam,
     AdamW,
     Algorithm,
+    Chain,
+    ClipByValue,
+    ClipPerLayer,
     KronPsgd,
     Lamb,
     Lion,
+    Lookahead,
     Mars,
     Muon,
     NAdamW,
@@ -26,11 +31,26 @@ from rlxlang.optim import (
     RAdam,
     Sgd,
     Soap,
+    Sophia,
     Stiefel,
 )
 from rlxlang.types import from_numpy
 
-SETTINGS: list[tuple[type[Algorithm], dict[str, Any]]] = [
+
+def lookahead(**options: Any) -> Lookahead:
+    return Lookahead(AdamW(**options), k=2)
+
+
+def lookahead_muon(**options: Any) -> Lookahead:
+    return Lookahead(Muon(**options), k=3, alpha=0.3)
+
+
+def chain(**options: Any) -> Chain:
+    return Chain(ClipByValue(0.5), ClipPerLayer(0.7), Lookahead(Sophia(**options), k=2))
+
+
+Kind = Callable[..., Algorithm | Lookahead | Chain]
+SETTINGS: list[tuple[Kind, dict[str, Any]]] = [
     (Sgd, {"lr": 0.1}),
     (Sgd, {"lr": 0.1, "momentum": 0.9}),
     (Sgd, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
@@ -51,6 +71,10 @@ SETTINGS: list[tuple[type[Algorithm], dict[str, Any]]] = [
     (Soap, {"lr": 1e-2, "every": 2, "weight_decay": 0.0}),
     (KronPsgd, {"lr": 1e-2}),
     (KronPsgd, {"lr": 1e-2, "max_size": 3, "weight_decay": 0.1}),
+    (Sophia, {"lr": 1e-1, "every": 2}),
+    (lookahead, {"lr": 1e-2}),
+    (lookahead_muon, {"lr": 1e-2}),
+    (chain, {"lr": 1e-1, "every": 3}),
     (Stiefel, {"lr": 1e-2}),
     (Stiefel, {"lr": 1e-2, "momentum": 0.9}),
 ]
@@ -69,8 +93,19 @@ def problem(
 def run(opt: Optimizer, params: dict[str, np.ndarray], grads: list[dict[str, np.ndarray]]) -> None:
     for step in grads:
         for name, param in params.items():
+            observe(opt, name, param)
             opt.step(name, param.shape, param, step[name])
         opt.end_iteration()
+
+
+def observe(opt: Optimizer, name: str, param: np.ndarray) -> np.ndarray | None:
+    """Tell an optimizer of curvature, if it asks; what it is told."""
+    direction = opt.hessian_direction(name, param.shape) if opt.needs_hessian else None
+    if direction is None:
+        return None
+    estimate = np.asarray(1 + direction * np.cos(param), param.dtype)
+    opt.observe_hessian(name, estimate)
+    return estimate
 
 
 def test_sgd_is_its_formula(rng: np.random.Generator) -> None:
@@ -102,14 +137,14 @@ def test_decay_of_adamw_acts_without_a_gradient() -> None:
 
 
 @each_setting
-def test_batch_is_bit_for_bit_the_loop(
-    kind: type[Algorithm], options: dict[str, Any], rng: np.random.Generator
-) -> None:
+def test_batch_is_bit_for_bit_the_loop(kind: Kind, options: dict[str, Any], rng: np.random.Generator) -> None:
     params, grads = problem(rng)
     others = {n: a.copy() for n, a in params.items()}
     run(kind(**options), params, grads)
     opt = kind(**options)
     for step in grads:
+        for name, param in others.items():
+            observe(opt, name, param)
         opt.step_batch([(n, a.shape, a, step[n]) for n, a in others.items()])
         opt.end_iteration()
     for name in params:
@@ -117,7 +152,7 @@ def test_batch_is_bit_for_bit_the_loop(
 
 
 @each_setting
-def test_state_continues_bit_for_bit(kind: type[Algorithm], options: dict[str, Any], rng: np.random.Generator) -> None:
+def test_state_continues_bit_for_bit(kind: Kind, options: dict[str, Any], rng: np.random.Generator) -> None:
     params, grads = problem(rng)
     opt = kind(**options)
     run(opt, params, grads[:2])
@@ -256,6 +291,7 @@ def test_state_dtype(rng: np.random.Generator) -> None:
         (AdamW, {"groups": [{"match": "*", "lr": 1.0}]}, "'lr'"),
         (AdamW, {"groups": [{"lr_scale": 1.0}]}, "match"),
         (AdamW, {"groups": [{"match": "*", "lr_scale": -1.0}]}, "lr_scale"),
+        (AdamW, {"groups": [{"match": "*", "frozen": 1}]}, "frozen"),
     ],
 )
 def test_settings_are_checked(kind: type[Algorithm], options: dict[str, Any], word: str) -> None:
@@ -281,15 +317,16 @@ def test_arguments_of_a_step_are_checked() -> None:
         opt.set_lr(-1.0)
 
 
-def _tolerance(kind: type[Algorithm]) -> float:
+def _tolerance(kind: Kind) -> float:
     """Elementwise algorithms agree to the last bit; sums and products may be ordered differently."""
-    return 1e-6 if kind in (Adafactor, KronPsgd, Lamb, Mars, Muon, Soap, Stiefel) else 0.0
+    return 1e-6 if kind in (Adafactor, KronPsgd, Lamb, Mars, Muon, Soap, Stiefel, lookahead_muon) else 0.0
 
 
-@each_setting
+# A chain transforms gradients before the update; `test_wrappers` and the tests of the trainer compare its two forms.
+@pytest.mark.parametrize(("kind", "options"), [setting for setting in SETTINGS if setting[0] is not chain])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_traced_form_is_the_host_form(
-    kind: type[Algorithm], options: dict[str, Any], dtype: type, rng: np.random.Generator
+    kind: Kind, options: dict[str, Any], dtype: type, rng: np.random.Generator
 ) -> None:
     groups = [{"match": "w", "lr_scale": 0.5, "weight_decay": 0.03}]
     host, traced = kind(**options, groups=groups), kind(**options, groups=groups)
@@ -299,17 +336,28 @@ def test_traced_form_is_the_host_form(
     assert own is not None
     for _ in range(3):
         g = rng.normal(size=(3, 4)).astype(dtype)
+        estimate = observe(host, "w", w)
         host.step("w", (3, 4), w, g)
         state = traced.state_of("w", (3, 4), x.dtype)
         scalars = traced.hyper_values(traced.steps_of("w") + 1)
         b = Builder()
         shapes = {"param": (3, 4), "grad": (3, 4), **{n: a.shape for n, a in state.items()}}
+        if traced.needs_hessian:
+            shapes["estimate"] = (3, 4)
         nodes = {n: b.input(n, own, shape) for n, shape in shapes.items()}
         hyper = {n: b.input(n, own, ()) for n in scalars}
-        new, changed = traced.trace(b, "w", nodes["param"], nodes["grad"], {s: nodes[s] for s in state}, hyper)
+        new, changed = traced.trace(
+            b, "w", nodes["param"], nodes["grad"], {s: nodes[s] for s in nodes if s not in ("param", "grad")}, hyper
+        )
         outputs = [GraphOutput("new", new), *(GraphOutput(f"new_{s}", n) for s, n in changed.items())]
         graph = b.finish("update", [declare(n) for n in (*nodes.values(), *hyper.values())], outputs)
-        values = {"param": x, "grad": g, **state, **{n: np.asarray(v, dtype) for n, v in scalars.items()}}
+        values = {
+            "param": x,
+            "grad": g,
+            "estimate": np.zeros_like(g) if estimate is None else estimate,
+            **state,
+            **{n: np.asarray(v, dtype) for n, v in scalars.items()},
+        }
         x, *slots = (np.array(a) for a in evaluate(graph, values))
         for slot, value in zip(changed, slots, strict=True):
             state[slot][...] = value
