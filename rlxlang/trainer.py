@@ -23,9 +23,11 @@ from rlxlang.training.step_state import LossScale, StepState, is_hopeless
 if TYPE_CHECKING:
     from rlxlang.func import Func
     from rlxlang.func_training import Schedule
-    from rlxlang.trainer_fit import Best, Data
+    from rlxlang.trainer_fit import Best
     from rlxlang.training.callbacks import CallbackLike, History
     from rlxlang.training.checkpoints import Checkpoint
+    from rlxlang.training.data import Data
+    from rlxlang.training.metrics import Metric
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Inputs: TypeAlias = "Mapping[str, object] | Iterable[tuple[str, object]] | None"
@@ -249,6 +251,7 @@ class Trainer:
         batch_size: int | None = None,
         *,
         val: Data | None = None,
+        metrics: Sequence[Metric | str] | None = None,
         shuffle: bool = True,
         seed: int = 0,
         patience: int | None = None,
@@ -265,6 +268,7 @@ class Trainer:
             epochs,
             batch_size,
             val=val,
+            metrics=metrics,
             shuffle=shuffle,
             seed=seed,
             patience=patience,
@@ -273,26 +277,33 @@ class Trainer:
             progress=progress,
         )
 
-    def evaluate(self, data: Data, batch_size: int | None = None, *, ema: bool = False) -> dict[str, float]:
-        """Mean loss over data, and the accuracy of a classifier; see `rlxlang.trainer_fit.evaluate`.
+    def evaluate(
+        self,
+        data: Data,
+        batch_size: int | None = None,
+        *,
+        metrics: Sequence[Metric | str] | None = None,
+        ema: bool = False,
+    ) -> dict[str, float]:
+        """The mean loss over data and metrics; see `rlx.training.evaluate`.
 
         Args:
             data: Arrays by name, or batches of them.
             batch_size: Rows of a batch; 1024 when left out.
+            metrics: Names of metrics or `rlx.training.Metric`s; the accuracy of a classifier when left out.
             ema: With the averages of the parameters instead of the present ones.
         """
-        from rlxlang.trainer_fit import evaluate
+        from rlxlang.training.evaluation import evaluated
+        from rlxlang.training.metrics import metrics_of
 
         params = self._averaged() if ema else self._params
-        return evaluate(lambda values: self._forward(values, params), self._func, data, batch_size)
+        wanted = metrics_of(self._func.graph, metrics)
+        return evaluated(self._func, params, self.device, data, batch_size, wanted, self.seed)
 
     def forward(self, values: tuple[object, ...]) -> list[Array]:
         """All outputs of the function for its inputs by position, with the present parameters and the seed of the trainer."""
-        return self._forward(values, self._params)
-
-    def _forward(self, values: tuple[object, ...], params: Mapping[str, Array]) -> list[Array]:
-        feeds, sizes = self._signature.prepare(self._signature.with_seed(values, self.seed), params)
-        return self._func.traced.compiled(self.device).run(feeds, params, sizes)
+        feeds, sizes = self._signature.prepare(self._signature.with_seed(values, self.seed), self._params)
+        return self._func.traced.compiled(self.device).run(feeds, self._params, sizes)
 
     # ----------------------------------------------------------------------------------------- checkpoints
 

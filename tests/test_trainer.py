@@ -37,7 +37,7 @@ from rlxlang.optim import (
 )
 from rlxlang.schedules import LrSchedule
 from rlxlang.trainer import Trainer
-from rlxlang.trainer_fit import evaluate
+from rlxlang.training import evaluate
 
 MODEL = """
 graph "small";
@@ -360,8 +360,7 @@ def test_evaluate_weighs_batches_by_rows(model: rlx.Func, data: dict[str, np.nda
     whole, parts = trainer.evaluate(data), trainer.evaluate(data, 16)
     assert whole == pytest.approx(parts, abs=1e-5)
     assert whole["loss"] == pytest.approx(float(model.run(data)[0]), abs=1e-5)
-    jitted = evaluate(lambda values: list(model.jit().call(*values)), model, data)
-    assert jitted == pytest.approx(whole, abs=1e-5)
+    assert evaluate(model, data, device="reference") == pytest.approx(whole, abs=1e-5)
 
 
 # --------------------------------------------------------------------------------------------- checkpoints

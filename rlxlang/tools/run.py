@@ -24,7 +24,7 @@ from rlxlang.tools.data import (
     value_of,
     watching,
 )
-from rlxlang.trainer_fit import ArrayData
+from rlxlang.training.data import ArrayData
 from rlxlang.types import axes_of
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from rlxlang.tools.data import (
 )
 from rlxlang.tools.plots import plot_losses, require_matplotlib
 from rlxlang.trainer import Trainer
-from rlxlang.trainer_fit import ArrayData
 from rlxlang.trainer_progress import figures
 from rlxlang.training import EpochRecord
+from rlxlang.training.data import ArrayData
 
 if TYPE_CHECKING:
     from rlxlang.func import Func
