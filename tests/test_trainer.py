@@ -73,7 +73,11 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "sophia": lambda: Sophia(1e-1, every=3),
     "lookahead": lambda: Lookahead(AdamW(1e-2), k=3),
     "chain": lambda: Chain(
-        SkipNonFinite(), ClipByValue(0.1), ClipPerLayer(0.3), ClipByGlobalNorm(0.4), Lookahead(Sophia(1e-1, every=2), k=2)
+        SkipNonFinite(),
+        ClipByValue(0.1),
+        ClipPerLayer(0.3),
+        ClipByGlobalNorm(0.4),
+        Lookahead(Sophia(1e-1, every=2), k=2),
     ),
     "stiefel": lambda: Stiefel(1e-2, momentum=0.9),
 }

@@ -106,4 +106,5 @@ class BatchData:
 
 
 def source_of(func: Func, data: Data, batch_size: int) -> ArrayData | BatchData:
+    """The batches of data, which are arrays by name or batches already."""
     return ArrayData(func.graph, data, batch_size) if isinstance(data, Mapping) else BatchData(func, data)

@@ -313,7 +313,8 @@ class Tally:
         if not self._totals:
             return math.nan
         if kind == "f1":
-            return f1(*self._totals, self.metric.average)
+            both, guessed, true = self._totals
+            return f1(both, guessed, true, self.metric.average)
         total, count = self._totals
         mean = float(total) / float(count) if count else math.nan
         return _exp(mean) if kind == "perplexity" else mean
@@ -343,8 +344,10 @@ def _ratio(x: float, y: float) -> float:
 
 
 def auc(scores: Array, labels: Array) -> float:
-    """Area under the curve of true against false positives: the share of pairs of a row of class 1 and one of class 0 in which the
-    former has the higher score; ties count half. Rows of other labels do not count.
+    """Area under the curve of true against false positives.
+
+    It is the share of pairs of a row of class 1 and one of class 0 in which the former has the higher score; ties count half. Rows
+    of other labels do not count.
 
     Source:
         Mann and Whitney 1947; Hanley and McNeil 1982.
