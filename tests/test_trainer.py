@@ -170,6 +170,34 @@ def test_a_schedule_compiles_nothing_anew(model: rlx.Func, data: dict[str, np.nd
     same_params(trainer.func(), func, 2e-5)
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        *((name, {"betas": (0.5, 0.7)}) for name in ("adamw", "nadamw", "radam", "lamb", "lion", "mars", "sophia")),
+        ("momentum", {"momentum": 0.3}),
+        ("stiefel", {"momentum": 0.3}),
+        ("kron", {"momentum": 0.3}),
+        ("muon", {"momentum": 0.3, "betas": (0.5, 0.7)}),
+    ],
+)
+def test_changed_settings_compile_nothing_anew(
+    model: rlx.Func, data: dict[str, np.ndarray], name: str, settings: dict[str, Any]
+) -> None:
+    trainer, opt, func = model.trainer(OPTIMIZERS[name]()), OPTIMIZERS[name](), model
+    unchanged, call = model.trainer(OPTIMIZERS[name]()), trainer._call
+    for k in range(4):
+        if k == 1:
+            for key, value in settings.items():
+                setattr(trainer.opt, key, value)
+                setattr(opt, key, value)
+        trainer.step(**batch(data, k))
+        unchanged.step(**batch(data, k))
+        func, _ = func.train_step_all(opt, batch(data, k))
+    assert trainer._call is call
+    same_params(trainer.func(), func, 2e-5)
+    assert np.abs(trainer.param("w1") - unchanged.param("w1")).max() > 1e-4
+
+
 @pytest.mark.parametrize("device", [*DEVICES, "opencl"])
 def test_every_batch_size_works(model: rlx.Func, data: dict[str, np.ndarray], device: str) -> None:
     if rlx.Device.parse(device) not in rlx.devices():

@@ -15,9 +15,10 @@ import numpy as np
 from rlxlang.diagnostics import RlxShapeError, RlxTypeError, RlxValueError
 from rlxlang.ir import Builder, Node
 from rlxlang.ops import emit
-from rlxlang.optim.arrays import GRAPH, HOST, Arithmetic, Traced, Value
+from rlxlang.optim.arrays import HOST, Arithmetic, Value
 from rlxlang.optim.base import Array, Optimizer
 from rlxlang.optim.groups import Groups, require_not_negative
+from rlxlang.optim.traced import GRAPH, Traced
 from rlxlang.resident import aligned_zeros
 from rlxlang.types import BOOL, from_numpy
 

@@ -10,9 +10,10 @@ import numpy as np
 from rlxlang.diagnostics import RlxTypeError, RlxValueError
 from rlxlang.ir import Builder, Node
 from rlxlang.ops import emit
-from rlxlang.optim.arrays import GRAPH, HOST, Arithmetic, Traced, Value
+from rlxlang.optim.arrays import HOST, Arithmetic, Value
 from rlxlang.optim.base import Array, Optimizer, OptItem
 from rlxlang.optim.gradient_transforms import GradientTransform
+from rlxlang.optim.traced import GRAPH, Traced
 from rlxlang.optim.wrapper import Wrapper
 from rlxlang.types import from_numpy
 

@@ -12,6 +12,7 @@ from rlxlang.optim.algorithm import Algorithm
 from rlxlang.optim.arrays import Arithmetic, Value
 from rlxlang.optim.groups import require_count, require_fraction, require_not_negative
 from rlxlang.optim.probes import key_scalars, random_signs
+from rlxlang.optim.settings import Momentum
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -54,6 +55,7 @@ class KronPsgd(Algorithm):
     """
 
     algorithm = "KronPsgd"
+    momentum = Momentum(is_optional=False)
 
     def __init__(
         self,
@@ -70,10 +72,10 @@ class KronPsgd(Algorithm):
         state_dtype: str | None = None,
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, groups=groups, state_dtype=state_dtype)
-        require_fraction(self.algorithm, momentum=momentum, precond_lr=precond_lr)
+        require_fraction(self.algorithm, precond_lr=precond_lr)
         require_not_negative(self.algorithm, clip=clip, eps=eps)
         require_count(self.algorithm, max_size=max_size)
-        self.precond_lr, self.momentum, self.clip = float(precond_lr), float(momentum), float(clip)
+        self.precond_lr, self.momentum, self.clip = float(precond_lr), momentum, float(clip)
         self.eps, self.max_size, self.seed = float(eps), int(max_size), int(seed)
 
     def slots(self, name: str, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
@@ -99,8 +101,9 @@ class KronPsgd(Algorithm):
         return array
 
     def hyper(self, t: int) -> dict[str, float]:
-        """Whether the step is the first, the correction of the momentum, and the key of the random signs."""
-        return {"first": float(t == 1), "unbias": 1.0 / (1.0 - self.momentum**t), **key_scalars(self.seed, t)}
+        """Whether the step is the first, the momentum and its correction, and the key of the random signs."""
+        momentum = {"momentum": self.momentum, "rest": 1.0 - self.momentum, "unbias": 1.0 / (1.0 - self.momentum**t)}
+        return {"first": float(t == 1), **momentum, **key_scalars(self.seed, t)}
 
     def probes(self, x: Arithmetic, name: str, param: Value, hyper: Mapping[str, Value]) -> dict[str, Value]:
         """The random signs."""
@@ -117,7 +120,7 @@ class KronPsgd(Algorithm):
     ) -> tuple[Value, dict[str, Value]]:
         """See the class."""
         shape, size = tuple(param.shape), math.prod(param.shape)
-        v = self.momentum * slots["v"] + (1.0 - self.momentum) * grad
+        v = hyper["momentum"] * slots["v"] + hyper["rest"] * grad
         if not size:
             return param, {"v": v}
         flat = (shape[0], math.prod(shape[1:])) if len(shape) > 1 else (size, 1)

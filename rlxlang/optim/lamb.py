@@ -51,7 +51,7 @@ class Lamb(Moments):
         weight_decay: float,
     ) -> tuple[Value, dict[str, Value]]:
         """See the class."""
-        m, v = self.averages(grad, slots)
+        m, v = self.averages(grad, slots, hyper)
         move = self.move(x, grad, m, v, hyper)
         if weight_decay:
             move = move + weight_decay * param

@@ -7,7 +7,7 @@ from typing import Any
 
 from rlxlang.optim.algorithm import Algorithm
 from rlxlang.optim.arrays import Arithmetic, Value
-from rlxlang.optim.moments import checked_betas
+from rlxlang.optim.settings import Betas, beta_scalars
 
 
 class Lion(Algorithm):
@@ -28,6 +28,7 @@ class Lion(Algorithm):
     """
 
     algorithm = "Lion"
+    betas = Betas()
 
     def __init__(
         self,
@@ -39,11 +40,15 @@ class Lion(Algorithm):
         state_dtype: str | None = None,
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, groups=groups, state_dtype=state_dtype)
-        self.betas = checked_betas(self.algorithm, betas)
+        self.betas = betas
 
     def slots(self, name: str, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
         """`m`."""
         return {"m": shape}
+
+    def hyper(self, t: int) -> dict[str, float]:
+        """The weights."""
+        return beta_scalars(self.betas)
 
     def update(
         self,
@@ -55,8 +60,7 @@ class Lion(Algorithm):
         weight_decay: float,
     ) -> tuple[Value, dict[str, Value]]:
         """See the class."""
-        beta1, beta2 = self.betas
-        move = x.sign(beta1 * slots["m"] + (1.0 - beta1) * grad)
+        move = x.sign(hyper["beta1"] * slots["m"] + hyper["rest1"] * grad)
         if weight_decay:
             move = move + weight_decay * param
-        return param - hyper["lr"] * move, {"m": beta2 * slots["m"] + (1.0 - beta2) * grad}
+        return param - hyper["lr"] * move, {"m": hyper["beta2"] * slots["m"] + hyper["rest2"] * grad}

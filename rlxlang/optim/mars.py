@@ -51,8 +51,9 @@ class Mars(Moments):
         return {"m": shape, "v": shape, "prev": shape}
 
     def hyper(self, t: int) -> dict[str, float]:
-        """Also `later`: 0 in the first step, then 1."""
-        return {**super().hyper(t), "later": 0.0 if t == 1 else 1.0}
+        """Also `later`, 0 in the first step, then 1, and the weight of the correction."""
+        correction = self.gamma * self.betas[0] / (1.0 - self.betas[0])
+        return {**super().hyper(t), "later": 0.0 if t == 1 else 1.0, "correction": correction}
 
     def update(
         self,
@@ -64,8 +65,7 @@ class Mars(Moments):
         weight_decay: float,
     ) -> tuple[Value, dict[str, Value]]:
         """See the class."""
-        weight = self.gamma * self.betas[0] / (1.0 - self.betas[0])
-        corrected = grad + weight * (grad - slots["prev"])
+        corrected = grad + hyper["correction"] * (grad - slots["prev"])
         norm = x.sqrt(x.sum(corrected * corrected))
         clipped = corrected / x.maximum(norm, 1.0)
         chosen = x.where_positive(hyper["later"], clipped, grad)

@@ -6,10 +6,10 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rlxlang.diagnostics import RlxValueError
 from rlxlang.optim.algorithm import Algorithm
 from rlxlang.optim.arrays import Arithmetic, Value
-from rlxlang.optim.groups import require_fraction, require_not_negative
+from rlxlang.optim.groups import require_not_negative
+from rlxlang.optim.settings import Betas, beta_scalars
 
 
 class Moments(Algorithm):
@@ -27,6 +27,8 @@ class Moments(Algorithm):
         RlxValueError: A setting is out of its range.
     """
 
+    betas = Betas()
+
     def __init__(
         self,
         lr: float,
@@ -38,7 +40,7 @@ class Moments(Algorithm):
         state_dtype: str | None = None,
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, groups=groups, state_dtype=state_dtype)
-        self.betas = checked_betas(self.algorithm, betas)
+        self.betas = betas
         require_not_negative(self.algorithm, eps=eps)
         self.eps = float(eps)
 
@@ -47,8 +49,9 @@ class Moments(Algorithm):
         return {"m": shape, "v": shape}
 
     def hyper(self, t: int) -> dict[str, float]:
-        """The factors that undo the averages' bias towards their start at zero."""
-        return {f"unbias{k}": 1.0 / (1.0 - beta**t) for k, beta in enumerate(self.betas, 1)}
+        """The decays, and the factors that undo the averages' bias towards their start at zero."""
+        unbias = {f"unbias{k}": 1.0 / (1.0 - beta**t) for k, beta in enumerate(self.betas, 1)}
+        return {**beta_scalars(self.betas), **unbias}
 
     def update(
         self,
@@ -60,17 +63,16 @@ class Moments(Algorithm):
         weight_decay: float,
     ) -> tuple[Value, dict[str, Value]]:
         """See the class; weight decay is decoupled."""
-        m, v = self.averages(grad, slots)
+        m, v = self.averages(grad, slots, hyper)
         move = self.move(x, grad, m, v, hyper)
         if weight_decay:
             move = move + weight_decay * param
         return param - hyper["lr"] * move, {"m": m, "v": v}
 
-    def averages(self, grad: Value, slots: Mapping[str, Value]) -> tuple[Value, Value]:
+    def averages(self, grad: Value, slots: Mapping[str, Value], hyper: Mapping[str, Value]) -> tuple[Value, Value]:
         """The new averages."""
-        beta1, beta2 = self.betas
-        m = beta1 * slots["m"] + (1.0 - beta1) * grad
-        v = beta2 * slots["v"] + (1.0 - beta2) * (grad * grad)
+        m = hyper["beta1"] * slots["m"] + hyper["rest1"] * grad
+        v = hyper["beta2"] * slots["v"] + hyper["rest2"] * (grad * grad)
         return m, v
 
     @abstractmethod
@@ -80,15 +82,3 @@ class Moments(Algorithm):
     def normalised(self, x: Arithmetic, m: Value, v: Value, hyper: Mapping[str, Value]) -> Value:
         """Adam's `m̂ / (√v̂ + ε)`."""
         return (m * hyper["unbias1"]) / (x.sqrt(v * hyper["unbias2"]) + self.eps)
-
-
-def checked_betas(optimizer: str, betas: Sequence[float]) -> tuple[float, float]:
-    """Two numbers in [0, 1).
-
-    Raises:
-        RlxValueError: They are not.
-    """
-    if len(betas) != 2:
-        raise RlxValueError(f"`{optimizer}`: `betas` are two numbers, {len(betas)} are given")
-    require_fraction(optimizer, beta1=betas[0], beta2=betas[1])
-    return float(betas[0]), float(betas[1])

@@ -12,8 +12,8 @@ import numpy as np
 from rlxlang.diagnostics import RlxShapeError, RlxValueError
 from rlxlang.optim.algorithm import Algorithm
 from rlxlang.optim.arrays import HOST, Arithmetic, Value
-from rlxlang.optim.groups import require_fraction, require_not_negative
-from rlxlang.optim.moments import checked_betas
+from rlxlang.optim.groups import require_not_negative
+from rlxlang.optim.settings import Betas, Momentum, beta_scalars
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -48,6 +48,8 @@ class Muon(Algorithm):
     """
 
     algorithm = "Muon"
+    betas = Betas()
+    momentum = Momentum(is_optional=False)
 
     def __init__(
         self,
@@ -65,12 +67,11 @@ class Muon(Algorithm):
         state_dtype: str | None = None,
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, groups=groups, state_dtype=state_dtype)
-        require_fraction(self.algorithm, momentum=momentum)
         require_not_negative(self.algorithm, steps=steps, adamw_lr=adamw_lr, eps=eps)
         if scale not in _SCALES:
             raise RlxValueError(f"`Muon`: `scale` is {' or '.join(map(repr, _SCALES))}, {scale!r} is given")
-        self.betas = checked_betas(self.algorithm, betas)
-        self.momentum, self.steps, self.scale, self.eps = float(momentum), int(steps), scale, float(eps)
+        self.betas, self.momentum = betas, momentum
+        self.steps, self.scale, self.eps = int(steps), scale, float(eps)
         self.adamw = (adamw,) if isinstance(adamw, str) else tuple(adamw)
         self.adamw_lr, self._base_lr = float(adamw_lr), float(lr)
 
@@ -80,10 +81,11 @@ class Muon(Algorithm):
         return {"m": shape} if is_matrix else {"m": shape, "v": shape}
 
     def hyper(self, t: int) -> dict[str, float]:
-        """The rate of AdamW relative to `lr`, and its corrections."""
+        """The momentum, the decays of AdamW, its rate relative to `lr`, and its corrections."""
         ratio = self.adamw_lr / self._base_lr if self._base_lr else 1.0
         beta1, beta2 = self.betas
-        return {"ratio": ratio, "unbias1": 1.0 / (1.0 - beta1**t), "unbias2": 1.0 / (1.0 - beta2**t)}
+        unbias = {"unbias1": 1.0 / (1.0 - beta1**t), "unbias2": 1.0 / (1.0 - beta2**t)}
+        return {"momentum": self.momentum, **beta_scalars(self.betas), "ratio": ratio, **unbias}
 
     def update(
         self,
@@ -96,14 +98,13 @@ class Muon(Algorithm):
     ) -> tuple[Value, dict[str, Value]]:
         """See the class."""
         if "v" in slots:
-            beta1, beta2 = self.betas
-            m = beta1 * slots["m"] + (1.0 - beta1) * grad
-            v = beta2 * slots["v"] + (1.0 - beta2) * (grad * grad)
+            m = hyper["beta1"] * slots["m"] + hyper["rest1"] * grad
+            v = hyper["beta2"] * slots["v"] + hyper["rest2"] * (grad * grad)
             move = (m * hyper["unbias1"]) / (x.sqrt(v * hyper["unbias2"]) + self.eps)
             rate, changed = hyper["lr"] * hyper["ratio"], {"m": m, "v": v}
         else:
-            m = self.momentum * slots["m"] + grad
-            move = self._orthogonal(x, grad + self.momentum * m)
+            m = hyper["momentum"] * slots["m"] + grad
+            move = self._orthogonal(x, grad + hyper["momentum"] * m)
             rate, changed = hyper["lr"], {"m": m}
         if weight_decay:
             move = move + weight_decay * param

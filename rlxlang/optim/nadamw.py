@@ -7,6 +7,7 @@ from typing import Any
 
 from rlxlang.optim.arrays import Arithmetic, Value
 from rlxlang.optim.moments import Moments
+from rlxlang.optim.settings import beta_scalars
 
 
 class NAdamW(Moments):
@@ -42,9 +43,10 @@ class NAdamW(Moments):
         super().__init__(lr, betas, eps, weight_decay, groups=groups, state_dtype=state_dtype)
 
     def hyper(self, t: int) -> dict[str, float]:
-        """Weights of momentum and gradient in the look-ahead."""
+        """The decays, and the weights of momentum and gradient in the look-ahead."""
         beta1, beta2 = self.betas
         return {
+            **beta_scalars(self.betas),
             "ahead": beta1 / (1.0 - beta1 ** (t + 1)),
             "now": (1.0 - beta1) / (1.0 - beta1**t),
             "unbias2": 1.0 / (1.0 - beta2**t),

@@ -8,6 +8,7 @@ from typing import Any
 
 from rlxlang.optim.arrays import Arithmetic, Value
 from rlxlang.optim.moments import Moments
+from rlxlang.optim.settings import beta_scalars
 
 _FEWEST_SAMPLES = 5.0
 
@@ -56,7 +57,7 @@ class RAdam(Moments):
         if length > _FEWEST_SAMPLES:
             squared = (length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length)
             adaptive = math.sqrt(squared * (1.0 - beta2**t))
-        return {"unbias1": 1.0 / (1.0 - beta1**t), "adaptive": adaptive}
+        return {**beta_scalars(self.betas), "unbias1": 1.0 / (1.0 - beta1**t), "adaptive": adaptive}
 
     def update(
         self,

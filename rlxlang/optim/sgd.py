@@ -8,7 +8,7 @@ from typing import Any
 from rlxlang.diagnostics import RlxValueError
 from rlxlang.optim.algorithm import Algorithm
 from rlxlang.optim.arrays import Arithmetic, Value
-from rlxlang.optim.groups import require_fraction
+from rlxlang.optim.settings import Momentum
 
 
 class Sgd(Algorithm):
@@ -30,6 +30,7 @@ class Sgd(Algorithm):
     """
 
     algorithm = "Sgd"
+    momentum = Momentum(is_optional=True)
 
     def __init__(
         self,
@@ -42,14 +43,17 @@ class Sgd(Algorithm):
         state_dtype: str | None = None,
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, groups=groups, state_dtype=state_dtype)
-        require_fraction(self.algorithm, momentum=momentum)
+        self.momentum, self.nesterov = momentum, bool(nesterov)
         if nesterov and momentum == 0:
             raise RlxValueError("`Sgd`: `nesterov` needs a `momentum` greater than 0")
-        self.momentum, self.nesterov = float(momentum), bool(nesterov)
 
     def slots(self, name: str, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
         """`v`, if there is momentum."""
         return {"v": shape} if self.momentum else {}
+
+    def hyper(self, t: int) -> dict[str, float]:
+        """The momentum, if there is any."""
+        return {"momentum": self.momentum} if self.momentum else {}
 
     def update(
         self,
@@ -64,6 +68,6 @@ class Sgd(Algorithm):
         direction = grad + weight_decay * param if weight_decay else grad
         if not self.momentum:
             return param - hyper["lr"] * direction, {}
-        v = self.momentum * slots["v"] + direction
-        move = direction + self.momentum * v if self.nesterov else v
+        v = hyper["momentum"] * slots["v"] + direction
+        move = direction + hyper["momentum"] * v if self.nesterov else v
         return param - hyper["lr"] * move, {"v": v}

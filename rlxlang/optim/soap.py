@@ -9,7 +9,7 @@ from typing import Any
 from rlxlang.optim.algorithm import Algorithm
 from rlxlang.optim.arrays import Arithmetic, Value
 from rlxlang.optim.groups import require_count, require_not_negative
-from rlxlang.optim.moments import checked_betas
+from rlxlang.optim.settings import Betas, beta_scalars
 
 
 class Soap(Algorithm):
@@ -37,6 +37,7 @@ class Soap(Algorithm):
     """
 
     algorithm = "Soap"
+    betas = Betas()
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class Soap(Algorithm):
         super().__init__(lr, weight_decay=weight_decay, groups=groups, state_dtype=state_dtype)
         require_not_negative(self.algorithm, eps=eps)
         require_count(self.algorithm, every=every)
-        self.betas = checked_betas(self.algorithm, betas)
+        self.betas = betas
         self.eps, self.every = float(eps), int(every)
 
     def slots(self, name: str, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
@@ -69,13 +70,14 @@ class Soap(Algorithm):
         return [slots["m"]] if "m" in slots else []
 
     def hyper(self, t: int) -> dict[str, float]:
-        """Whether the step is the first, whether it improves the bases, and the corrections of both moments.
+        """The decays, whether the step is the first, whether it improves the bases, and the corrections of both moments.
 
         Matrices count from their second step, as the first only makes the bases.
         """
         beta1, beta2 = self.betas
         late = max(t - 1, 1)
         return {
+            **beta_scalars(self.betas),
             "first": float(t == 1),
             "refresh": float(t > 1 and (t - 1) % self.every == 0),
             "unbias": math.sqrt(1.0 - beta2**late) / (1.0 - beta1**late),
@@ -98,13 +100,12 @@ class Soap(Algorithm):
         shape = tuple(param.shape)
         flat = (shape[0], math.prod(shape[1:]))
         g = x.reshape(grad, flat)
-        beta1, beta2 = self.betas
-        left = beta2 * slots["l"] + (1.0 - beta2) * x.matmul(g, x.transpose(g))
-        right = beta2 * slots["r"] + (1.0 - beta2) * x.matmul(x.transpose(g), g)
+        left = hyper["beta2"] * slots["l"] + hyper["rest2"] * x.matmul(g, x.transpose(g))
+        right = hyper["beta2"] * slots["r"] + hyper["rest2"] * x.matmul(x.transpose(g), g)
         values = [
             x.reshape(param, flat), g, left, right, slots["ql"], slots["qr"],
             x.reshape(slots["m"], flat), x.reshape(slots["v"], flat),
-            hyper["lr"], hyper["unbias"], hyper["refresh"],
+            hyper["lr"], hyper["unbias"], hyper["refresh"], *(hyper[k] for k in ("beta1", "rest1", "beta2", "rest2")),
         ]  # fmt: skip
 
         def begin(theta: Value, g: Value, left: Value, right: Value, ql: Value, qr: Value, *rest: Value) -> Any:
@@ -112,11 +113,11 @@ class Soap(Algorithm):
 
         def move(
             theta: Value, g: Value, left: Value, right: Value, ql: Value, qr: Value, m: Value, v: Value,
-            lr: Value, unbias: Value, refresh: Value,
+            lr: Value, unbias: Value, refresh: Value, beta1: Value, rest1: Value, beta2: Value, rest2: Value,
         ) -> Any:  # fmt: skip
             h = x.matmul(x.matmul(x.transpose(ql), g), qr)
-            m = beta1 * m + (1.0 - beta1) * h
-            v = beta2 * v + (1.0 - beta2) * (h * h)
+            m = beta1 * m + rest1 * h
+            v = beta2 * v + rest2 * (h * h)
             direction = x.matmul(x.matmul(ql, m / (x.sqrt(v) + self.eps)), x.transpose(qr))
             change = unbias * direction
             theta = theta - lr * (change + weight_decay * theta if weight_decay else change)
@@ -135,9 +136,8 @@ class Soap(Algorithm):
         hyper: Mapping[str, Value],
         weight_decay: float,
     ) -> tuple[Value, dict[str, Value]]:
-        beta1, beta2 = self.betas
-        m = beta1 * slots["m"] + (1.0 - beta1) * grad
-        v = beta2 * slots["v"] + (1.0 - beta2) * (grad * grad)
+        m = hyper["beta1"] * slots["m"] + hyper["rest1"] * grad
+        v = hyper["beta2"] * slots["v"] + hyper["rest2"] * (grad * grad)
         move = (m * hyper["unbias1"]) / (x.sqrt(v * hyper["unbias2"]) + self.eps)
         if weight_decay:
             move = move + weight_decay * param

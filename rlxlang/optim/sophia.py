@@ -11,10 +11,11 @@ from rlxlang.diagnostics import RlxRuntimeError, RlxShapeError
 from rlxlang.ir import Builder, Node
 from rlxlang.ops import emit
 from rlxlang.optim.algorithm import Algorithm
-from rlxlang.optim.arrays import GRAPH, HOST, Arithmetic, Traced, Value
+from rlxlang.optim.arrays import HOST, Arithmetic, Value
 from rlxlang.optim.groups import require_count, require_not_negative
-from rlxlang.optim.moments import checked_betas
 from rlxlang.optim.probes import key_scalars, random_signs
+from rlxlang.optim.settings import Betas, beta_scalars
+from rlxlang.optim.traced import GRAPH, Traced
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -48,6 +49,7 @@ class Sophia(Algorithm):
     """
 
     algorithm = "Sophia"
+    betas = Betas()
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class Sophia(Algorithm):
         state_dtype: str | None = None,
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, groups=groups, state_dtype=state_dtype)
-        self.betas = checked_betas(self.algorithm, betas)
+        self.betas = betas
         require_not_negative(self.algorithm, gamma=gamma, rho=rho, eps=eps)
         require_count(self.algorithm, every=every)
         self.gamma, self.rho, self.eps = float(gamma), float(rho), float(eps)
@@ -76,8 +78,8 @@ class Sophia(Algorithm):
         return {"m": shape, "h": shape}
 
     def hyper(self, t: int) -> dict[str, float]:
-        """Whether the step takes an estimate, and the key of its signs."""
-        return {"fresh": float(self._is_due(t)), **key_scalars(self.seed, t)}
+        """The decays, whether the step takes an estimate, and the key of its signs."""
+        return {**beta_scalars(self.betas), "fresh": float(self._is_due(t)), **key_scalars(self.seed, t)}
 
     def _is_due(self, t: int) -> bool:
         return (t - 1) % self.every == 0
@@ -92,9 +94,9 @@ class Sophia(Algorithm):
         weight_decay: float,
     ) -> tuple[Value, dict[str, Value]]:
         """See the class."""
-        beta1, beta2 = self.betas
-        m = beta1 * slots["m"] + (1.0 - beta1) * grad
-        h = x.where_positive(hyper["fresh"], beta2 * slots["h"] + (1.0 - beta2) * slots["estimate"], slots["h"])
+        m = hyper["beta1"] * slots["m"] + hyper["rest1"] * grad
+        h = hyper["beta2"] * slots["h"] + hyper["rest2"] * slots["estimate"]
+        h = x.where_positive(hyper["fresh"], h, slots["h"])
         move = x.maximum(x.minimum(m / x.maximum(self.gamma * h, self.eps), self.rho), -self.rho)
         if weight_decay:
             move = move + weight_decay * param

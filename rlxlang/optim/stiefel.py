@@ -8,7 +8,7 @@ from typing import Any
 
 from rlxlang.optim.algorithm import Algorithm
 from rlxlang.optim.arrays import Arithmetic, Value
-from rlxlang.optim.groups import require_fraction
+from rlxlang.optim.settings import Momentum
 
 
 class Stiefel(Algorithm):
@@ -35,6 +35,7 @@ class Stiefel(Algorithm):
     """
 
     algorithm = "Stiefel"
+    momentum = Momentum(is_optional=True)
 
     def __init__(
         self,
@@ -46,12 +47,15 @@ class Stiefel(Algorithm):
         state_dtype: str | None = None,
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, groups=groups, state_dtype=state_dtype)
-        require_fraction(self.algorithm, momentum=momentum)
-        self.momentum = float(momentum)
+        self.momentum = momentum
 
     def slots(self, name: str, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
         """`v` if there is momentum."""
         return {"v": shape} if self.momentum else {}
+
+    def hyper(self, t: int) -> dict[str, float]:
+        """The momentum, if there is any."""
+        return {"momentum": self.momentum} if self.momentum else {}
 
     def update(
         self,
@@ -66,13 +70,13 @@ class Stiefel(Algorithm):
         shape = tuple(param.shape)
         if len(shape) < 2 or not 0 < shape[0] <= math.prod(shape[1:]):
             move = grad + weight_decay * param if weight_decay else grad
-            move = self.momentum * slots["v"] + move if self.momentum else move
+            move = hyper["momentum"] * slots["v"] + move if self.momentum else move
             return param - hyper["lr"] * move, {"v": move} if self.momentum else {}
         flat = (shape[0], math.prod(shape[1:]))
         theta = x.reshape(param, flat)
         move = _tangent(x, theta, x.reshape(grad, flat))
         if self.momentum:
-            move = self.momentum * _tangent(x, theta, x.reshape(slots["v"], flat)) + move
+            move = hyper["momentum"] * _tangent(x, theta, x.reshape(slots["v"], flat)) + move
         moved = x.transpose(x.orthonormal(x.transpose(theta - hyper["lr"] * move)))
         return x.reshape(moved, shape), {"v": x.reshape(move, shape)} if self.momentum else {}
 

@@ -299,6 +299,24 @@ def test_settings_are_checked(kind: type[Algorithm], options: dict[str, Any], wo
         kind(**options)
 
 
+def test_settings_are_checked_when_they_change() -> None:
+    opt = AdamW()
+    with pytest.raises(RlxValueError, match="beta2"):
+        opt.betas = (0.9, 1.0)
+    assert opt.betas == (0.9, 0.999)
+    for without in (Sgd(0.1), Stiefel(0.1)):
+        with pytest.raises(RlxValueError, match="no state"):
+            without.momentum = 0.5
+        without.momentum = 0.0
+    heavy = Sgd(0.1, momentum=0.5)
+    with pytest.raises(RlxValueError, match="no state"):
+        heavy.momentum = 0.0
+    with pytest.raises(RlxValueError, match="momentum"):
+        heavy.momentum = 1.0
+    heavy.momentum = 0.9
+    assert heavy.momentum == 0.9
+
+
 def test_arguments_of_a_step_are_checked() -> None:
     opt, g = Sgd(1.0), np.ones(3, np.float32)
     frozen = np.ones(3, np.float32)

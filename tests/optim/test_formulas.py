@@ -28,7 +28,7 @@ from rlxlang.optim import (
 )
 
 Array = np.ndarray
-LR, STEPS = 0.01, 8
+LR, STEPS = 0.01, 50
 
 
 def adam(w: Array, grads: list[Array]) -> Iterator[Array]:
