@@ -478,7 +478,7 @@ class Signature:
         if self.seed_place is None:
             return tuple(values)
         if len(values) != len(self.feed_names):
-            raise self._miscounted(len(values))
+            raise self.miscounted(len(values))
         return (*values[: self.seed_place], key_array(seed), *values[self.seed_place :])
 
     def _put(self, given: dict[str, object], name: str, value: object) -> None:
@@ -492,7 +492,7 @@ class Signature:
         types = [f"`{e.name}` is {e.node.type}" for e in self.feeds if e.name in names]
         return fault("E0803", f"`{self.name}` lacks the input{'s' if len(names) > 1 else ''} {listed}", notes=types)
 
-    def _miscounted(self, count: int) -> RlxError:
+    def miscounted(self, count: int) -> RlxError:
         """The error for too few or too many inputs by position."""
         if count < len(self.feed_names):
             return self.missing(self.feed_names[count:])
@@ -524,7 +524,7 @@ class Signature:
             RlxError: As `convert`, `check_shape`, `Sizes` and `check_guards`; E0803 when too few or many values are given.
         """
         if len(values) != len(self.feeds):
-            raise self._miscounted(len(values) - (self.seed_place is not None))
+            raise self.miscounted(len(values) - (self.seed_place is not None))
         sizes = Sizes()
         arrays = []
         for entry, value in zip(self.feeds, values, strict=True):

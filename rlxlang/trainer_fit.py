@@ -51,7 +51,9 @@ def fit(
 
     Args:
         trainer: What to train.
-        data: Arrays by name, which are shuffled and cut into batches, or the batches themselves, taken as they come.
+        data: Arrays by name, which are shuffled and cut into batches; or the batches themselves, taken as they come: a list, a loader, a
+            generator (for one epoch), or a function that makes one for each epoch. A batch is a mapping by name, a list or tuple of
+            the inputs in order of declaration, or the array of an only input.
         epochs: How many more; one that was interrupted counts as one.
         batch_size: Rows of a batch of arrays; 32 when left out.
         val: Data to evaluate after each epoch.
@@ -76,6 +78,9 @@ def fit(
     from rlxlang.trainer_progress import bar
 
     source = source_of(trainer._func, data, DEFAULT_BATCH_SIZE if batch_size is None else batch_size)
+    for one in (source, None if val is None else source_of(trainer._func, val, 1)):
+        if isinstance(one, BatchData):
+            one.require_epochs(epochs)
     keeper = Checkpoint(checkpoint) if isinstance(checkpoint, (str, os.PathLike)) else checkpoint
     wanted = metrics_of(trainer._func.graph, metrics)
 
@@ -152,7 +157,7 @@ def _epoch(
         told.after_step(trainer, loss)
         _stop_if_wanted(interruption, trainer, told)
     if not trainer.batch:
-        raise RlxValueError("there are no batches to train on", helps=("a generator is empty after its first epoch",))
+        raise RlxValueError("there are no batches to train on", helps=("a generator gives its batches once",))
     speed = rows / max(time.perf_counter() - began, 1e-9)
     loss = trainer._epoch_loss / trainer._epoch_rows if trainer._epoch_rows else float("nan")
     trainer._epoch_loss, trainer._epoch_rows = 0.0, 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from rlxlang.diagnostics import RlxShapeError, RlxTypeError
-from rlxlang.inputs import check_names, fault
+from rlxlang.diagnostics import RlxShapeError, RlxTypeError, RlxValueError
+from rlxlang.inputs import check_names, convert, described, fault
 from rlxlang.ir import Graph, GraphInput
 from rlxlang.training.numbers import whole_number
 from rlxlang.types import Dim
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from rlxlang.func import Func
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
-Batch: TypeAlias = "Mapping[str, object]"
-# Whole arrays by name, which are cut into batches, or the batches themselves.
-Data: TypeAlias = "Mapping[str, object] | Iterable[Batch]"
+# The inputs of a step: by name, by position, or the only one.
+Batch: TypeAlias = "Mapping[str, object] | Sequence[object] | object"
+# Whole arrays by name, which are cut into batches; the batches themselves; or a function that gives them anew for each epoch.
+Data: TypeAlias = "Mapping[str, object] | Iterable[Batch] | Callable[[], Iterable[Batch]]"
 
 
 class ArrayData:
@@ -35,6 +36,7 @@ class ArrayData:
     Raises:
         RlxNameError: E0807 an unknown input. RlxRuntimeError: E0803 a missing one.
         RlxShapeError: Inputs differ in their number of rows.
+        RlxTypeError: E0806 the dtype of an array differs, E0812 it is no array.
     """
 
     def __init__(self, graph: Graph, arrays: Mapping[str, object], batch_size: int) -> None:
@@ -45,7 +47,7 @@ class ArrayData:
         if missing:
             listed = ", ".join(f"`{n}`" for n in missing)
             raise fault("E0803", f"the data of `{graph.name}` lack {listed}", notes=(f"they hold {', '.join(arrays)}",))
-        self._arrays = [np.asarray(arrays[n]) for n in names]
+        self._arrays = [convert(arrays[e.name], e.node.dtype, described(e)) for e in feeds]
         self._names = names
         self._is_cut, fixed = _cut_inputs(feeds, self._arrays)
         counts = {n: a.shape[0] for n, a, cut in zip(names, self._arrays, self._is_cut, strict=True) if cut}
@@ -87,22 +89,75 @@ def _cut_inputs(feeds: Sequence[GraphInput], arrays: Sequence[Array]) -> tuple[l
 
 
 class BatchData:
-    """Batches made by somebody else; they are walked through once per epoch."""
+    """Batches made by somebody else, walked through once per epoch.
 
-    def __init__(self, func: Func, batches: Iterable[Batch]) -> None:
-        if not isinstance(batches, Iterable):
+    A batch is a mapping by name, a list or tuple of the inputs in order of declaration, or the array of an only input; arrays may be
+    anything with `__array__` or `__dlpack__`.
+
+    Args:
+        func: The function.
+        batches: What gives them: a list, a loader, a generator, or a function that makes one for each epoch.
+
+    Raises:
+        RlxTypeError: It is nothing of that kind.
+    """
+
+    def __init__(self, func: Func, batches: Any) -> None:
+        if isinstance(batches, (str, bytes, type)) or not (isinstance(batches, Iterable) or callable(batches)):
+            given = f"the class {batches.__name__}" if isinstance(batches, type) else type(batches).__name__
             raise RlxTypeError(
-                f"training data are arrays by name or batches of such, {type(batches).__name__} is given"
+                f"data are arrays by name, batches of such, or a function that gives batches; {given} is given"
             )
         self._signature = func.traced.signature
         self._batches = batches
-        self.count = len(batches) if isinstance(batches, Sequence) else None
+        self.count = len(batches) if isinstance(batches, Sized) else None
+
+    def require_epochs(self, epochs: int) -> None:
+        """Refuse to walk more than once through what can be walked through once.
+
+        Raises:
+            RlxValueError: The batches come from a generator, and there are several epochs.
+        """
+        if epochs > 1 and isinstance(self._batches, Iterator):
+            raise RlxValueError(
+                f"{epochs} epochs need the batches {epochs} times, a {type(self._batches).__name__} gives them once",
+                helps=("give the function that makes the generator: `fit(lambda: batches(…), …)`, or a list",),
+            )
 
     def batches(self, order: Array | None = None) -> Iterator[tuple[tuple[object, ...], int]]:
-        """The inputs of each batch by position, and its number of rows."""
-        for batch in self._batches:
-            values = self._signature.inputs_by_position(batch, {})
-            yield values, next((len(v) for v in map(np.asarray, values) if v.ndim), 1)
+        """The inputs of each batch by position, and its number of rows.
+
+        Raises:
+            RlxTypeError: A function gives no batches, or a batch is no inputs.
+            RlxError: As `Func.run` for inputs that are missing or too many.
+        """
+        batches = self._batches
+        given = batches() if callable(batches) and not isinstance(batches, Iterable) else batches
+        if not isinstance(given, Iterable):
+            raise RlxTypeError(f"the function of the data gives batches; {type(given).__name__} is given")
+        for batch in given:
+            values = self._values(batch)
+            yield values, next((shape[0] for shape in map(_shape, values) if shape), 1)
+
+    def _values(self, batch: Batch) -> tuple[object, ...]:
+        """The inputs by position."""
+        signature = self._signature
+        if isinstance(batch, (tuple, list)) and not all(_is_named(entry) for entry in batch):
+            if len(batch) != len(signature.feed_names):
+                raise signature.miscounted(len(batch))
+            return tuple(batch)
+        if len(signature.feed_names) == 1 and hasattr(batch, "shape"):
+            return (batch,)
+        return signature.inputs_by_position(cast("Mapping[str, object]", batch), {})
+
+
+def _is_named(entry: object) -> bool:
+    """Whether an entry of a batch is a pair of name and value."""
+    return isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
+
+
+def _shape(value: object) -> tuple[int, ...]:
+    return tuple(value.shape) if hasattr(value, "shape") else np.shape(cast("Any", value))
 
 
 def source_of(func: Func, data: Data, batch_size: int) -> ArrayData | BatchData:

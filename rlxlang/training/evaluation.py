@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from rlxlang.device import Device
+from rlxlang.diagnostics import RlxValueError
 from rlxlang.ir import Builder, Graph, GraphOutput, Origin
 from rlxlang.training.data import Data, source_of
 from rlxlang.training.metrics import Metric, Tally, counts, describe, metrics_of, prediction_and_label
@@ -47,6 +48,7 @@ def evaluate(
         `"loss"`, and each metric by its name; NaN where there are no rows to tell it from.
 
     Raises:
+        RlxValueError: There are no rows at all.
         RlxError: As `Func.run`, and as `rlx.training.Metric` where it is not clear what a metric compares.
     """
     func.traced.signature.require_params(func.bindings)
@@ -78,7 +80,9 @@ def evaluated(
             own = parts[: tally.parts]
             del parts[: tally.parts]
             tally.add(own)
-    return {"loss": total / rows if rows else float("nan"), **{t.metric.name: t.value() for t in tallies}}
+    if not rows:
+        raise RlxValueError("there are no rows to evaluate", helps=("a generator gives its batches once",))
+    return {"loss": total / rows, **{t.metric.name: t.value() for t in tallies}}
 
 
 def _counting(graph: Graph, metrics: Sequence[Metric]) -> Graph:
