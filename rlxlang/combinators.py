@@ -6,7 +6,7 @@ Values are tensors, numbers and arrays, and tuples, lists and dicts of such; wha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from rlxlang.diagnostics import RlxShapeError, RlxTypeError, RlxValueError
 from rlxlang.ir import Builder, Graph, Node
 from rlxlang.ops import emit
 from rlxlang.scope import GraphScope, Tensor, typed_errors
+from rlxlang.transforms.segments import scan_in_segments, segment_length
 from rlxlang.types import BOOL, U32, Dim, DimLike
 
 Structure: TypeAlias = Any
@@ -113,6 +114,7 @@ def scan(
     *,
     length: int | Dim | None = None,
     reverse: bool = False,
+    checkpoint: int | Literal["sqrt"] | None = None,
 ) -> tuple[Structure, Structure]:
     """Run `carry, y = step(carry, x)` for every slice of `xs` along its first axis.
 
@@ -122,6 +124,8 @@ def scan(
         xs: Tensors that are gone through together; None for a loop of `length` steps, whose `x` is None.
         length: How many steps, when `xs` is None.
         reverse: From the last slice to the first; the stacked results stay aligned with `xs`.
+        checkpoint: Reverse mode keeps the carry once in so many steps instead of in every step, and computes the steps in between
+            again; `"sqrt"` for the square root of the number of steps, which is what memory then grows with.
 
     Returns:
         The last carry, and `y` of all steps stacked along a new first axis.
@@ -129,7 +133,8 @@ def scan(
     Raises:
         RlxShapeError: E0401 the sources differ in length; E0603 the carry changes its type.
         RlxTypeError: A structure differs, or nothing is a tensor.
-        RlxValueError: Neither or both of `xs` and `length` are given.
+        RlxValueError: Neither or both of `xs` and `length` are given, or `checkpoint` is no number of steps.
+        RlxTransformError: E0500 `"sqrt"` of a dynamic length.
     """
     from rlxlang.frontend.loops import cut, drawing
 
@@ -157,6 +162,10 @@ def scan(
             body=body, length=count, carries=len(starts), sources=len(sources), reverse=bool(reverse),
         )  # fmt: skip
         items = _items(b, node, len(results) + len(stacked))
+        if checkpoint is not None:
+            if checkpoint != "sqrt":
+                _steps("`checkpoint`", checkpoint, least=1)
+            items = [*scan_in_segments(b, node, node.inputs, segment_length(count, checkpoint))]
     return _wrapped(scope, init, items[: len(starts)]), _wrapped(scope, emitted, items[len(starts) :])
 
 
@@ -175,9 +184,9 @@ def _length(sources: Sequence[Node], length: Any) -> DimLike:
     return count
 
 
-def _steps(what: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise RlxValueError(f"{what} is an integer of 0 or more, not {value!r}", code="E0602")
+def _steps(what: str, value: Any, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise RlxValueError(f"{what} is an integer of {least} or more, not {value!r}", code="E0602")
     return int(value)
 
 

@@ -178,11 +178,23 @@ class TransformMethods:
 
     # ----------------------------------------------------------------------------------------- memory
 
-    def remat(self) -> Func:
-        """The same function; its derivatives compute it again from inputs and params instead of keeping intermediate values."""
+    def remat(self, fns: Names | None = None, scans: int | Literal["sqrt"] | None = None) -> Func:
+        """The same function; its derivatives compute parts of it again instead of keeping intermediate values.
+
+        Args:
+            fns: The calls of these fns and blocks; an instance of a block (`encoder.0`) is one call.
+            scans: The steps of its loops: the carry is kept once in so many steps; `"sqrt"` for the square root of the number of
+                steps, which is what memory then grows with.
+
+        With neither, all of it: the backward pass starts from inputs and params.
+
+        Raises:
+            RlxTransformError: E0502 nothing calls such a fn; E0500 no loop, or no number of steps.
+        """
         from rlxlang import transforms
 
-        return self._transformed(("remat",), transforms.remat)
+        names = fns if fns is None or isinstance(fns, str) else tuple(fns)
+        return self._transformed(("remat", names, scans), lambda graph: transforms.remat(graph, names, scans))
 
     # ----------------------------------------------------------------------------------------- batching
 

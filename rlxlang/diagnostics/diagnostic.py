@@ -29,11 +29,13 @@ class Frame:
         span: the call.
         text: what messages say of it.
         name: the fn, or the instance of the block (`encoder.0`), that is called; empty for a loop.
+        function: the fn or block whose definition that is.
     """
 
     span: Span
     text: str
     name: str = ""
+    function: str = ""
 
 
 @dataclass(frozen=True, slots=True)

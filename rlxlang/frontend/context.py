@@ -218,7 +218,8 @@ class Context:
         """Expand the body of a function, called at `span`; a block fills an instance."""
         chain, active, outer = self.chain, self.active, self.instance
         title = f"`{function.name}`" if instance is None else f"`{function.name}` as `{instance.path}`"
-        frame = Frame(span, f"in {title}, called here", function.name if instance is None else instance.path)
+        name = function.name if instance is None else instance.path
+        frame = Frame(span, f"in {title}, called here", name, function.name)
         self.chain = (frame, *chain)
         self.active = (*active, function)
         self.instance = instance or outer

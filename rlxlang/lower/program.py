@@ -168,7 +168,7 @@ class _Lowering:
         carry_buffers = start_carries(self, starts, name)
         given = list(carry_buffers)
         for k, stack in enumerate(stacks):
-            base = self.contiguous(stack, f"{name}_source{k}")
+            base = self.contiguous(_memory_of(stack), f"{name}_source{k}")
             inner = body.inputs[carries + k].node
             view = self.buffers.new("view", inner.dtype, inner.shape)
             windows.append(Window(view, base, product(inner.shape), reverse))
@@ -188,6 +188,23 @@ class _Lowering:
         steps = (*lowering.steps, *staged)
         self.steps.append(Loop(name, node.attrs["length"], steps, tuple(windows), -1, reverse))
         self.items[node] = [*carry_buffers, *emitted]
+
+
+def _memory_of(node: Node) -> Node:
+    """The value whose memory begins with that of a source: slices of a loop are read in place from a reshaped first part of it."""
+    while True:
+        if isinstance(node.op.lower, how.Reshape) or _is_first_part(node):
+            node = node.inputs[0]
+        else:
+            return node
+
+
+def _is_first_part(node: Node) -> bool:
+    if node.op.name != "slice":
+        return False
+    starts, steps, stops = (node.attrs[k] for k in ("starts", "steps", "stops"))
+    whole = tuple(stops[1:]) == tuple(node.inputs[0].shape[1:])
+    return bool(starts) and all(s == 0 for s in starts) and all(s == 1 for s in steps) and whole
 
 
 def lower(graph: Graph, *, threads: int = 1, in_place: Mapping[str, str] | None = None) -> Lowered:

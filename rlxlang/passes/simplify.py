@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from rlxlang.ir import Builder, Graph, GraphInput, GraphOutput, Node, declare
+from rlxlang.passes.loops import trimmed
 from rlxlang.passes.rule import Rule, same_shape
 from rlxlang.passes.rules import DIFFERENTIATED, RULES
 from rlxlang.types import TupleType, TypeProblem, ValueType
@@ -18,7 +19,7 @@ def simplify(graph: Graph, *, differentiated: bool = False, rules: Sequence[Rule
     """A graph of equal value with fewer or cheaper nodes; the time is linear in the number of nodes.
 
     Inputs, outputs and guards stay as they are; outputs may become inputs or constants. Bodies of loops and of other ops that
-    hold graphs are simplified too.
+    hold graphs are simplified too, and give no results that nothing reads.
 
     Args:
         graph: What to simplify.
@@ -62,6 +63,7 @@ class _Simplifier:
 
     def run(self, graph: Graph) -> Graph:
         """The simplified graph."""
+        graph = trimmed(graph)
         self._fuel = FUEL_PER_NODE * (len(graph.nodes) + 1)
         readers = _count_readers(graph)
         env: dict[Node, Node] = {}

@@ -132,9 +132,9 @@ def test_bodies_of_loops_are_simplified(rng: np.random.Generator) -> None:
     body = inner.finish("body", [declare(h), declare(x)], [GraphOutput("h", new), GraphOutput("e", new)])
 
     def build(b: Builder, start: Node, stack: Node) -> tuple[Node, ...]:
-        one, _ = scan(b, body, [start], [stack], [], N)
-        two, emitted = scan(b, body, one, [stack], [], N)
-        return (*two, *emitted)
+        one, first = scan(b, body, [start], [stack], [], N)
+        two, second = scan(b, body, one, [stack], [], N)
+        return (*two, *first, *second)
 
     graph = graph_of(build, (2,), (N, 2))
     simple = simplify(graph)

@@ -21,7 +21,6 @@ from rlxlang.diagnostics import (
     error,
     render_all,
 )
-from rlxlang.diagnostics.diagnostic import Frame
 from rlxlang.frontend import ast
 from rlxlang.tools.repl import program, show
 from rlxlang.tools.repl.entries import Entry
@@ -131,7 +130,7 @@ class Shell:
             return Span(source=typed, start=min(span.start, size), end=min(span.end, size))
 
         labels = tuple(Label(moved(x.span), x.text, x.primary) for x in diagnostic.labels)
-        chain = tuple(Frame(moved(f.span), f.text, f.name) for f in diagnostic.chain)
+        chain = tuple(replace(f, span=moved(f.span)) for f in diagnostic.chain)
         helps = diagnostic.helps
         if diagnostic.code == "E0215":
             helps = tuple(_BIND_HELP.sub(r"`:bind \1 = [1.0, 2.0]`", h) for h in helps)
