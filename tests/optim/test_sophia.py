@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import rlxlang as rlx
 from rlxlang.diagnostics import RlxRuntimeError, RlxShapeError, RlxValueError
-from rlxlang.optim import Chain, ClipByGlobalNorm, Sophia
-from rlxlang.schedules import LrSchedule
-from rlxlang.trainer import Trainer
+from rlxlang.optim import Sophia
 from rlxlang.trainer_step import build_step
 from rlxlang.training.step_state import StepState
 
@@ -22,12 +18,6 @@ param a: [2, 1];
 param b: [3];
 let z = concat([a.reshape([2]), b], axis: 0);
 out loss = 0.5 * sum(z * (m @ z)) + sum(z);
-"""
-DROPOUT = """
-input x: [?batch, 4];
-param w: [4, 6] = he_normal();
-param v: [6] = he_normal();
-out loss = mean((dropout(tanh(x @ w), p: 0.3) @ v - 1) ** 2);
 """
 
 
@@ -93,27 +83,6 @@ def test_curvature_is_computed_in_some_steps_alone(rng: np.random.Generator) -> 
     (branch,) = [n for n in built.graph.nodes if n.op.name == "cond"]
     assert len(branch.attrs["then"].nodes) > len(branch.attrs["orelse"].nodes)
     assert built.scalars[0].arrays.keys() >= {"fresh", "lr"}
-
-
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_run_with_dropout_goes_on_bit_for_bit(accumulate: int, tmp_path: Path, rng: np.random.Generator) -> None:
-    x = rng.normal(size=(12, 7, 4)).astype(np.float32)
-    options = {"schedule": LrSchedule.cosine(0.3, 0.01, 8), "accumulate": accumulate, "seed": 5, "ema": 0.9}
-
-    def make() -> Chain:
-        return Chain(ClipByGlobalNorm(1.0), Sophia(every=3, state_dtype="f64"))
-
-    func = rlx.loads(DROPOUT).init_params(seed=1)
-    whole = func.trainer(make(), **options)
-    losses = [whole.step(x=part) for part in x]
-    first = func.trainer(make(), **options)
-    for part in x[:4]:
-        first.step(x=part)
-    first.save(tmp_path / "run.safetensors")
-    second = Trainer.resume(tmp_path / "run.safetensors", rlx.loads(DROPOUT), make(), **options)
-    assert [second.step(x=part) for part in x[4:]] == losses[4:]
-    for name in ("w", "v"):
-        assert second.param(name).tobytes() == whole.param(name).tobytes()
 
 
 def test_a_step_without_an_estimate_is_refused() -> None:
