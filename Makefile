@@ -20,7 +20,7 @@ types:           ## mypy, strict, over the tree as it is shipped
 	$(PYTHON) tools/typecheck.py
 
 test:            ## the test suite
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n 2
 
 package:         ## sdist, wheel, and a trial of the wheel in a fresh environment
 	rm -rf build dist
