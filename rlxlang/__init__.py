@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         RlxWarning,
     )
     from rlxlang.func import Func, Jitted
+    from rlxlang.grad_mode import no_grad
     from rlxlang.gradient_check import check_grads
     from rlxlang.ir.parameter import Param
     from rlxlang.loading import check, expr, load, loads
@@ -95,6 +96,7 @@ _EXPORTS = {
     "format": "rlxlang.tools.fmt:format_source",
     "load": "rlxlang.loading:load",
     "loads": "rlxlang.loading:loads",
+    "no_grad": "rlxlang.grad_mode:no_grad",
     "optim": "rlxlang.optim",
     "remat": "rlxlang.combinators:remat",
     "scan": "rlxlang.combinators:scan",
@@ -145,6 +147,7 @@ __all__ = [
     "format",
     "load",
     "loads",
+    "no_grad",
     "optim",
     "remat",
     "scan",

@@ -73,6 +73,11 @@ def _wrapped(scope: GraphScope, like: Structure, nodes: Sequence[Node]) -> Struc
     return _filled(like, iter([Tensor(scope, n) for n in nodes]))
 
 
+def _computed(scope: GraphScope, like: Structure, nodes: Sequence[Node]) -> Structure:
+    """What has been computed, in the structure of `like`."""
+    return _filled(like, iter([scope.computed(n) for n in nodes]))
+
+
 def _same_structure(what: str, value: Structure, like: Structure) -> None:
     if _shape_of(value) != _shape_of(like):
         raise RlxTypeError(f"{what} is {_described(value)}, expected {_described(like)}", code="E0306")
@@ -166,7 +171,7 @@ def scan(
             if checkpoint != "sqrt":
                 _steps("`checkpoint`", checkpoint, least=1)
             items = [*scan_in_segments(b, node, node.inputs, segment_length(count, checkpoint))]
-    return _wrapped(scope, init, items[: len(starts)]), _wrapped(scope, emitted, items[len(starts) :])
+    return _computed(scope, init, items[: len(starts)]), _computed(scope, emitted, items[len(starts) :])
 
 
 def _length(sources: Sequence[Node], length: Any) -> DimLike:
@@ -233,7 +238,7 @@ def while_loop(
     steps_once = Graph("body", whole.inputs, whole.outputs[1:], whole.guards)
     with typed_errors():
         node = b.emit("while", *starts, *closed, cond=asks, body=steps_once, carries=len(starts), limit=limit)
-    return _wrapped(scope, init, _items(b, node, len(_leaves(init))))
+    return _computed(scope, init, _items(b, node, len(_leaves(init))))
 
 
 def _predicate(scope: GraphScope, value: Any, what: str) -> Node:
@@ -286,7 +291,7 @@ def cond(
     (yes, no), closed = cut_branches(since, [left, right], b)
     with typed_errors():
         node = b.emit("cond", test, *closed, then=yes, orelse=no)
-    return _wrapped(scope, first, _items(b, node, len(left)))
+    return _computed(scope, first, _items(b, node, len(left)))
 
 
 # ------------------------------------------------------------------------------------------ rules of their own
@@ -305,7 +310,7 @@ def remat(function: Callable[..., Structure]) -> Callable[..., Structure]:
         holes, results, like = _called(scope, function, arguments, nodes)
         body, closed = cut(holes, results, scope.builder)
         with typed_errors():
-            return _wrapped(scope, like, custom.call(scope.builder, "remat", [*nodes, *closed], body=body))
+            return _computed(scope, like, custom.call(scope.builder, "remat", [*nodes, *closed], body=body))
 
     return call
 
@@ -372,7 +377,7 @@ def _custom(
             scope, jvp, f"the jvp rule of `{name}`", arguments, nodes, _floats(nodes), _floats(results)
         )
     with typed_errors():
-        return _wrapped(scope, like, custom.call(b, "custom", nodes, body=body, **rules))
+        return _computed(scope, like, custom.call(b, "custom", nodes, body=body, **rules))
 
 
 def _called(

@@ -19,6 +19,7 @@ from rlxlang.diagnostics import (
     warn_all,
     warning,
 )
+from rlxlang.grad_mode import is_stopped
 from rlxlang.initializers import as_initializer
 from rlxlang.inputs import convert, fault, python_array
 from rlxlang.ir import (
@@ -177,7 +178,7 @@ class Tensor:
         with typed_errors():
             found = index_tensor(self.scope.builder, self.node, items)
         warn_all([warning("W0906", text) for text in found.warnings])
-        return Tensor(self.scope, found.node)
+        return self.scope.computed(found.node)
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.rank or not isinstance(self.shape[0], int):
@@ -210,7 +211,7 @@ class Tensor:
         return f"<Tensor {self.node.op.name} {self.node.type}>"
 
     def __pos__(self) -> Tensor:
-        return self
+        return self.scope.computed(self.node)
 
 
 def _method(name: str) -> Surface | None:
@@ -367,7 +368,7 @@ class GraphScope:
     def wrap(self, result: Any) -> Any:
         """Nodes as tensors of this scope."""
         if isinstance(result, Node):
-            return Tensor(self, result)
+            return self.computed(result)
         if isinstance(result, (tuple, list)):
             return tuple(self.wrap(r) for r in result)
         return result
@@ -376,7 +377,13 @@ class GraphScope:
         """Apply an operator."""
         with typed_errors():
             nodes = [self._argument(o, "tensor") for o in operands]
-            return Tensor(self, SURFACES[name].build(self.builder, *nodes))
+            return self.computed(SURFACES[name].build(self.builder, *nodes))
+
+    def computed(self, node: Node) -> Tensor:
+        """What an op has made as a tensor of this scope, without derivative inside of `no_grad`."""
+        if is_stopped() and node.dtype.is_differentiable:
+            node = self.builder.emit("stop_gradient", node)
+        return Tensor(self, node)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         surface = SURFACES.get(name) or SURFACES.get(name.removesuffix("_"))

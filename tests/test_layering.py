@@ -38,6 +38,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "rlxlang.func_summary",
             "rlxlang.func_training",
             "rlxlang.func_transforms",
+            "rlxlang.grad_mode",
             "rlxlang.gradient_check",
             "rlxlang.graph_key",
             "rlxlang.hessian_estimates",
