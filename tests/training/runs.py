@@ -45,12 +45,12 @@ def data() -> dict[str, np.ndarray]:
     return {"x": rng.normal(size=(50, 6)).astype(np.float32) + np.eye(6, dtype=np.float32)[y], "y": y}
 
 
-def begun(**options: Any) -> Trainer:
-    return rlx.loads(MODEL).init_params(seed=3).trainer(rlx.optim.AdamW(), seed=7, **{**OPTIONS, **options})
+def begun(opt: Any = None, **options: Any) -> Trainer:
+    return rlx.loads(MODEL).init_params(seed=3).trainer(opt or rlx.optim.AdamW(), seed=7, **{**OPTIONS, **options})
 
 
-def resumed(path: Path) -> Trainer:
-    return Trainer.resume(path, rlx.loads(MODEL), rlx.optim.AdamW(), schedule=OPTIONS["schedule"])
+def resumed(path: Path, opt: Any = None) -> Trainer:
+    return Trainer.resume(path, rlx.loads(MODEL), opt or rlx.optim.AdamW(), schedule=OPTIONS["schedule"])
 
 
 def finish(trainer: Trainer, **options: Any) -> Any:

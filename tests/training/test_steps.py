@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -220,3 +221,40 @@ def test_what_is_no_scale(line: rlx.Func, wrong: Any) -> None:
         line.trainer(Sgd(0.1), loss_scale=wrong)
     with pytest.raises(rlx.RlxValueError, match="growth_steps"):
         LossScale(1.0, 0)
+
+
+# --------------------------------------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"accumulate": 2, "ema": 0.9, "loss_scale": "dynamic", "max_grad_norm": 1.0}], ids=["plain", "all"]
+)
+def test_steps_keep_to_the_memory_they_have(options: dict[str, Any]) -> None:
+    func = rlx.loads("""
+        input x: [?n, 64];
+        input y: [I32; ?n];
+        param w1: [64, 128] = he_normal();
+        param w2: [128, 10] = he_normal();
+        out loss = mean(softmax_cross_entropy(relu(x @ w1) @ w2, y));
+    """)
+    schedule = rlx.LrSchedule.cosine(1e-2, 1e-3, 500)
+    trainer = func.init_params(seed=0).trainer(AdamW(), schedule=schedule, device="cpu", **options)
+    x, y = np.ones((64, 64), np.float32), np.zeros(64, np.int32)
+
+    def steps() -> None:
+        for _ in range(300):
+            trainer.step(x=x, y=y)
+
+    steps()
+    tracemalloc.start()
+    try:
+        steps()
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        steps()
+        after, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # Numbers and tuples come and go; the least array of this model has 5 KiB.
+    assert after - before < 512
+    assert peak - before < 4096
