@@ -161,10 +161,12 @@ class Traced:
         outline: The interface of a graph that is not made yet.
         record_key: What the graph is made from, as a key of the disk cache; None when that is not known.
         source: The text that places in the graph point into.
+        configs: Values that the configs of the text were given.
 
     Attributes:
         outline: Names, types and guards: the graph, or its outline where nodes have not been needed.
         signature: Its inputs and params.
+        configs: Values that the configs of the text were given.
     """
 
     def __init__(
@@ -173,7 +175,9 @@ class Traced:
         outline: Outline | None = None,
         record_key: str | None = None,
         source: Source | None = None,
+        configs: Mapping[str, object] | None = None,
     ) -> None:
+        self.configs = dict(configs or {})
         self._graph = None if callable(graph) else graph
         self._make = graph if callable(graph) else None
         # Whoever reads an outline reads nothing that only a graph has.

@@ -183,14 +183,14 @@ def _checked(source: Source, configs: Mapping[str, Any], bind: Mapping[str, Any]
         outline, diagnostics = found
         warn_all(diagnostics, stacklevel=3)
         return Func._over(
-            Traced(lambda: _graph_of(_elaborate(source, configs, None, folder)), outline, key, source), {}
+            Traced(lambda: _graph_of(_elaborate(source, configs, None, folder)), outline, key, source, configs), {}
         )
     elaborated = _elaborate(source, configs, bind, folder)
     graph = _graph_of(elaborated)
     warn_all(elaborated.diagnostics, stacklevel=3)
     if key is not None and (elaborated.bound or not warm.store_record(key, graph, elaborated.diagnostics, source)):
         key = None
-    func = Func._over(Traced(graph, None, key, source), {})
+    func = Func._over(Traced(graph, None, key, source, configs), {})
     return func.with_params(elaborated.bound) if elaborated.bound else func
 
 

@@ -63,9 +63,13 @@ class RunState:
         """
         own = fingerprint(func.graph)
         if self.model and own and own != self.model:
+            notes = ["the numbers are digests of the forward graphs: ops, sizes and constants"]
+            trained, given = (_config_text(c) for c in (self.settings.get("configs", {}), _configs_of(func)))
+            if trained != given:
+                notes.append(f"the run was given {trained}, the function {given}")
             raise RlxValueError(
                 f"`{self.path}` is a run of the model {self.model[:16]}, `{func.name}` is the model {own[:16]}",
-                notes=("the numbers are digests of the forward graphs: ops, sizes, configs and constants",),
+                notes=notes,
                 helps=("to go on with a changed model: `Trainer.resume(…, same_model=False)`",),
             )
 
@@ -154,7 +158,18 @@ def _settings_of(trainer: Trainer) -> dict[str, Any]:
         "loss_scale": None if scale is None else asdict(scale),
         "schedule": trainer.schedule is not None,
         "quant": trainer._quant is not None,
+        "configs": _configs_of(trainer._func),
     }
+
+
+def _configs_of(func: Func) -> dict[str, Any]:
+    """The configs that a function was given, as JSON has them."""
+    configs = func.traced.configs
+    return {n: v if v is None or isinstance(v, (bool, int, float, str)) else repr(v) for n, v in configs.items()}
+
+
+def _config_text(configs: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value!r}" for name, value in sorted(configs.items())) or "no configs"
 
 
 def write_run(trainer: Trainer, path: PathLike, facts: Mapping[str, str] | None = None) -> None:

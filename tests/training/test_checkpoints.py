@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,14 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trainer, States,
     trainer, states = runs.begun(), States(tmp_path_factory.mktemp("states"))
     history = runs.finish(trainer, checkpoint=states)
     return trainer, states, history
+
+
+@pytest.fixture(autouse=True)
+def plain_interrupt() -> Iterator[None]:
+    """Ctrl-C as Python has it, also where the tests run in the background and ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def names(folder: Path) -> list[str]:
@@ -184,9 +193,12 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
     changed = rlx.loads("// a comment changes nothing\n" + runs.MODEL, name="another name")
     schedule = runs.OPTIONS["schedule"]
     assert Trainer.resume(path, changed, rlx.optim.AdamW(), schedule=schedule).step_count == 0
-    changed = rlx.loads(runs.MODEL.replace("0.2", "0.3"))
-    with pytest.raises(rlx.RlxValueError, match=r"is a run of the model [0-9a-f]{16}, .* is the model [0-9a-f]{16}"):
+    changed = rlx.loads(runs.MODEL.replace("0.2", "rate") + "config rate = 0.3;", rate=0.4)
+    with pytest.raises(
+        rlx.RlxValueError, match=r"is a run of the model [0-9a-f]{16}, .* is the model [0-9a-f]{16}"
+    ) as caught:
         Trainer.resume(path, changed, rlx.optim.AdamW(), schedule=schedule)
+    assert caught.value.diagnostics[0].notes[1] == "the run was given no configs, the function rate = 0.4"
     resumed = Trainer.resume(path, changed, rlx.optim.AdamW(), schedule=schedule, same_model=False)
     assert resumed.max_grad_norm == 1.0
     with pytest.raises(rlx.RlxValueError, match="`schedule`"):
