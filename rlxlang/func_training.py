@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rlxlang.func import Func
     from rlxlang.ir import Graph
     from rlxlang.trainer import Trainer
+    from rlxlang.training.metrics import Metric
     from rlxlang.training.step_state import LossScale
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -204,6 +205,7 @@ class TrainingMethods:
         seed: int = 0,
         ema: float | None = None,
         loss_scale: LossScale | float | str | None = None,
+        metrics: Sequence[Metric | str] = (),
     ) -> Trainer:
         """A `Trainer` that runs forward, backward, clipping and update as one compiled call; see `rlx.Trainer`."""
         from rlxlang.func import Func
@@ -221,6 +223,7 @@ class TrainingMethods:
             seed=seed,
             ema=ema,
             loss_scale=loss_scale,
+            metrics=metrics,
         )
 
     def _step(

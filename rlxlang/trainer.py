@@ -17,6 +17,7 @@ from rlxlang.inputs import key_array
 from rlxlang.ops.threefry import UPDATES, fold_number, key_of_seed
 from rlxlang.resident import aligned_copy
 from rlxlang.trainer_step import Scalars, build_step, compile_step
+from rlxlang.training.metrics import Metric, Tally, step_metrics
 from rlxlang.training.numbers import whole_number
 from rlxlang.training.step_state import LossScale, StepState, is_hopeless
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from rlxlang.training.callbacks import CallbackLike, History
     from rlxlang.training.checkpoints import Checkpoint
     from rlxlang.training.data import Data
-    from rlxlang.training.metrics import Metric
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Inputs: TypeAlias = "Mapping[str, object] | Iterable[tuple[str, object]] | None"
@@ -54,6 +54,8 @@ class Trainer:
             least; they start as the parameters. `func(ema=True)` and `evaluate(…, ema=True)` take them.
         loss_scale: `"dynamic"` for models in half precision, a number for a constant scale, or a `rlx.training.LossScale`; then a step
             whose gradients are not finite changes nothing but the scale. None leaves the loss alone and checks nothing.
+        metrics: Figures of the training data, counted in the compiled step before its update: names or `rlx.training.Metric`s. `fit`
+            gives those of each epoch, `metrics()` those so far. All but `auc`, which needs all rows at once.
 
     Attributes:
         device: Where the step runs.
@@ -84,6 +86,7 @@ class Trainer:
         seed: int = 0,
         ema: float | None = None,
         loss_scale: LossScale | float | str | None = None,
+        metrics: Sequence[Metric | str] = (),
     ) -> None:
         require_optimizer(opt, "a trainer")
         limit = 0.0 if max_grad_norm is None else float(max_grad_norm)
@@ -104,7 +107,9 @@ class Trainer:
         require_real_params(func.graph, self._names)
         trained = set(self._names)
         self._params = {n: aligned_copy(a) if n in trained else a for n, a in func.bindings.items()}
-        self._state = StepState(self._trained(), accumulate, ema, LossScale.of(loss_scale))
+        counted = step_metrics(func.graph, metrics)
+        self._tallies = [Tally(m) for m in counted]
+        self._state = StepState(self._trained(), accumulate, ema, LossScale.of(loss_scale), counted)
         self._scalars: tuple[Scalars, ...] = ()
         self.is_compiled = bool(getattr(opt, "is_traceable", False)) and quant is None
         self._applied: Array | None = None
@@ -166,6 +171,7 @@ class Trainer:
             loss = self._gather(*values)
             self._waiting += 1
             self.call_count += 1
+            self._count()
             return loss
         if self.schedule is not None:
             opt.set_lr(self.schedule.lr_at(self.step_count))
@@ -174,6 +180,7 @@ class Trainer:
         loss = self._call(*values)
         self._waiting = 0
         self.call_count += 1
+        self._count()
         if self._state.scale is not None and not self._state.is_finite:
             self._skipped()
             return loss
@@ -181,6 +188,21 @@ class Trainer:
             opt.advance(self._names)
         self.step_count += 1
         return loss
+
+    def _count(self) -> None:
+        """Take in what the call has counted."""
+        first = 0
+        for tally in self._tallies:
+            tally.add(self._state.counts[first : first + tally.parts])
+            first += tally.parts
+
+    def metrics(self) -> dict[str, float]:
+        """The figures of the option `metrics` over all calls since the epoch of `fit` began, or since `reset_metrics`."""
+        return {tally.metric.name: tally.value() for tally in self._tallies}
+
+    def reset_metrics(self) -> None:
+        """Begin anew to count for `metrics`."""
+        self._tallies = [Tally(tally.metric) for tally in self._tallies]
 
     def _skipped(self) -> None:
         """Gradients were not finite, so nothing was updated.

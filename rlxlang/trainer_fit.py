@@ -114,6 +114,8 @@ def fit(
     best, trainer._best = trainer._best, None
     if best is not None:
         best.restore(trainer)
+    if interruption.is_wanted:
+        raise KeyboardInterrupt(f"training ended with step {trainer.step_count}")
     return History(tuple(records), stopped_early=is_early)
 
 
@@ -160,12 +162,13 @@ def _epoch(
         raise RlxValueError("there are no batches to train on", helps=("a generator gives its batches once",))
     speed = rows / max(time.perf_counter() - began, 1e-9)
     loss = trainer._epoch_loss / trainer._epoch_rows if trainer._epoch_rows else float("nan")
-    trainer._epoch_loss, trainer._epoch_rows = 0.0, 0
+    train = trainer.metrics()
+    _begin_anew(trainer)
     trainer.epoch, trainer.batch = trainer.epoch + 1, 0
     val = validate()
     seconds = time.perf_counter() - began
     rate = getattr(trainer.opt, "lr", None)
-    return EpochRecord(trainer.epoch, loss, seconds, rate, val, trainer.step_count, speed)
+    return EpochRecord(trainer.epoch, loss, seconds, rate, val, trainer.step_count, speed, train)
 
 
 def _order_of(trainer: Trainer, source: ArrayData | BatchData, shuffle: bool, seed: int) -> Array | None:
@@ -188,9 +191,15 @@ def _order_of(trainer: Trainer, source: ArrayData | BatchData, shuffle: bool, se
             ),
         )
     if not trainer.batch:
-        trainer._epoch_loss, trainer._epoch_rows = 0.0, 0
+        _begin_anew(trainer)
     trainer._order = plan
     return order
+
+
+def _begin_anew(trainer: Trainer) -> None:
+    """Nothing of the epoch is known yet."""
+    trainer._epoch_loss, trainer._epoch_rows = 0.0, 0
+    trainer.reset_metrics()
 
 
 def _listed(plan: Mapping[str, object] | None) -> str:

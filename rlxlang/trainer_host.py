@@ -12,8 +12,8 @@ from rlxlang.compiler import Traced
 from rlxlang.device import Device
 from rlxlang.func_training import clip_by_global_norm
 from rlxlang.hessian_estimates import observe_hessian
+from rlxlang.trainer_step import gradient_graph
 from rlxlang.training.step_state import StepState, wide_of
-from rlxlang.transforms import value_and_grad
 
 if TYPE_CHECKING:
     from rlxlang.func import Func
@@ -53,12 +53,12 @@ class HostStep:
         self._max_grad_norm = max_grad_norm
         self._quant = None if quant is None else _named(quant)
         self._scale: dict[str, Array] = {}
-        if state.scale is None:
+        if state.scale is None and not state.metrics:
             self._gradient = func.value_and_grad(self._names).traced
         else:
-            graph = value_and_grad(func.graph, self._names, scale="loss scale")
+            graph = gradient_graph(func.graph, self._names, state)
             self._gradient = Traced(graph)
-            self._scale = {graph.inputs[-1].name: state.loss_scale}
+            self._scale = {} if state.scale is None else {graph.inputs[-1].name: state.loss_scale}
         self._compiled = self._gradient.compiled(device)
         self.device = self._compiled.device
 
@@ -89,6 +89,8 @@ class HostStep:
         feeds, sizes = self._gradient.signature.prepare(values, params)
         results = self._compiled.run(feeds, params, sizes)
         gradients = dict(zip(self._names, results[1 : 1 + len(self._names)], strict=True))
+        for own, found in zip(self._state.counts, results[1 + len(self._names) :], strict=bool(self._state.metrics)):
+            own[...] = found
         if self._scale:
             factor = np.float32(1) / np.float32(self._state.loss_scale)
             gradients = {n: np.asarray(g.astype(wide_of(g)) * factor) for n, g in gradients.items()}

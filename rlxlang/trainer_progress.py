@@ -81,9 +81,10 @@ class Bar:
 def figures(record: EpochRecord) -> str:
     """The figures of an epoch in a line."""
     parts = [f"epoch {record.epoch}", f"loss {record.loss:.4g}"]
-    for name, value in record.val.items():
-        shown = f"{100 * value:.2f} %" if name == "accuracy" else f"{value:.4g}"
-        parts.append(f"val {name} {shown}")
+    for prefix, found in (("", record.train), ("val ", record.val)):
+        for name, value in found.items():
+            shown = f"{100 * value:.2f} %" if name == "accuracy" else f"{value:.4g}"
+            parts.append(f"{prefix}{name} {shown}")
     return "  ".join(parts)
 
 

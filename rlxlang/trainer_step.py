@@ -15,6 +15,7 @@ from rlxlang.inputs import Signature
 from rlxlang.ir import Builder, Graph, GraphInput, GraphOutput, Node, Origin, declare
 from rlxlang.ops import emit
 from rlxlang.resident import aligned_zeros
+from rlxlang.training.metrics import counting
 from rlxlang.training.step_parts import Written, averaged, chosen, gathered, judged, unscaled, wide
 from rlxlang.training.step_state import StepState
 from rlxlang.transforms import replay, replay_inputs, unique_name, value_and_grad
@@ -129,7 +130,7 @@ def build_step(
     Raises:
         RlxTransformError: The loss is not one element or a param has no derivative.
     """
-    forward = value_and_grad(graph, names, scale=None if state.scale is None else "loss scale")
+    forward = gradient_graph(graph, names, state)
     b = Builder()
     env, inputs = replay_inputs(b, forward)
     replay(b, forward, env)
@@ -149,6 +150,9 @@ def build_step(
             gradients, written = gathered(b, graph, own, state, update.declare, completes)
         if completes:
             written += _completed(update, graph, names, gradients, max_grad_norm, state, scale)
+    counts = forward.outputs[1 + len(names) :] if state.metrics else ()
+    for array, output in zip(state.counts, counts, strict=True):
+        written.append((update.declare(output.name, array)[0], env[output.node]))
     # A bound call gives a number only of F32 or F64.
     outputs = [GraphOutput(loss.name, emit.cast(b, env[loss.node], wide(loss.node.dtype)))]
     for target, node in written:
@@ -157,6 +161,20 @@ def build_step(
         update.in_place[title] = target
     finished = b.finish(f"{graph.name} step", update.inputs, outputs)
     return StepGraph(finished, update.in_place, update.resident, tuple(update.scalars.values()), update.applied)
+
+
+def gradient_graph(graph: Graph, names: Sequence[str], state: StepState) -> Graph:
+    """Loss, gradients and then what the metrics count; the param by which the loss is scaled is the last input, where it is.
+
+    Raises:
+        RlxTransformError: As `build_step`.
+    """
+    found = value_and_grad(graph, names, scale=None if state.scale is None else "loss scale")
+    if not state.metrics:
+        return found
+    found = counting(found, state.metrics, 1 + len(names))
+    state.make_counts(found.outputs[1 + len(names) :])
+    return found
 
 
 def _completed(

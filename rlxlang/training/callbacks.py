@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from rlxlang.diagnostics import RlxTypeError
@@ -27,6 +27,7 @@ class EpochRecord:
         val: `{"loss": …}` and the metrics; empty without validation data.
         step: Number of updates so far.
         samples_per_second: Rows trained on in a second, evaluation left out.
+        train: Metrics of the training data, where the trainer has such.
     """
 
     epoch: int
@@ -36,12 +37,14 @@ class EpochRecord:
     val: Mapping[str, float]
     step: int = 0
     samples_per_second: float = 0.0
+    train: Mapping[str, float] = field(default_factory=dict)
 
     def figures(self) -> dict[str, float]:
-        """All figures in one table; those of the validation data begin with `val_`."""
+        """All figures in one table; metrics begin with `train_` and `val_`."""
         rate = {} if self.lr is None else {"lr": self.lr}
         own = {"epoch": self.epoch, "step": self.step, "loss": self.loss, **rate, "seconds": self.seconds}
         own["samples_per_second"] = self.samples_per_second
+        own |= {f"train_{name}": value for name, value in self.train.items()}
         return own | {f"val_{name}": value for name, value in self.val.items()}
 
 

@@ -9,10 +9,8 @@ import numpy as np
 
 from rlxlang.device import Device
 from rlxlang.diagnostics import RlxValueError
-from rlxlang.ir import Builder, Graph, GraphOutput, Origin
 from rlxlang.training.data import Data, source_of
-from rlxlang.training.metrics import Metric, Tally, counts, describe, metrics_of, prediction_and_label
-from rlxlang.transforms import replay, replay_inputs, unique_name
+from rlxlang.training.metrics import Metric, Tally, counting, describe, metrics_of
 
 if TYPE_CHECKING:
     from rlxlang.func import Func
@@ -67,7 +65,7 @@ def evaluated(
 ) -> dict[str, float]:
     """`evaluate` with given parameters and metrics that have the names of their output and label."""
     key = ("evaluation", *(describe(m) for m in metrics))
-    traced = func.traced.derive(key, lambda graph: _counting(graph, metrics))
+    traced = func.traced.derive(key, lambda graph: counting(graph, metrics))
     compiled, signature = traced.compiled(device), traced.signature
     tallies = [Tally(m) for m in metrics]
     total, rows = 0.0, 0
@@ -83,18 +81,3 @@ def evaluated(
     if not rows:
         raise RlxValueError("there are no rows to evaluate", helps=("a generator gives its batches once",))
     return {"loss": total / rows, **{t.metric.name: t.value() for t in tallies}}
-
-
-def _counting(graph: Graph, metrics: Sequence[Metric]) -> Graph:
-    """The graph whose outputs are the loss and what each metric counts."""
-    b = Builder()
-    env, inputs = replay_inputs(b, graph)
-    replay(b, graph, env)
-    loss = graph.outputs[0]
-    outputs = [GraphOutput(loss.name, env[loss.node])]
-    with b.at(Origin(via=("evaluate",))):
-        for metric in metrics:
-            prediction, label = prediction_and_label(graph, metric)
-            for node in counts(b, metric, env[prediction], env[label]):
-                outputs.append(GraphOutput(unique_name(metric.name, [o.name for o in outputs]), node))
-    return b.finish(graph.name, inputs, outputs)

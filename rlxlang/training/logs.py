@@ -171,7 +171,10 @@ class TensorBoardLog(Callback):
     def after_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
         """See `Callback`."""
         figures = {n: v for n, v in record.figures().items() if n not in ("step", "seconds")}
-        named = {f"val/{n[4:]}" if n.startswith("val_") else f"train/{n}": v for n, v in figures.items()}
+        named = {
+            f"val/{n[4:]}" if n.startswith("val_") else f"train/{n.removeprefix('train_')}": v
+            for n, v in figures.items()
+        }
         self._add(record.step, named)
         self._writer.flush()
 

@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rlxlang.diagnostics import RlxNameError, RlxShapeError, RlxTypeError, RlxValueError, did_you_mean
-from rlxlang.ir import Builder, Graph, Node
+from rlxlang.ir import Builder, Graph, GraphOutput, Node, Origin
 from rlxlang.ops import emit
+from rlxlang.transforms import replay, replay_inputs, unique_name
 from rlxlang.types import BOOL, F32, I32
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -110,6 +111,22 @@ def metrics_of(graph: Graph, given: Sequence[Metric | str] | None) -> tuple[Metr
         if names.count(name) > 1:
             raise RlxValueError(f"two figures are called `{name}`", helps=("give one of them a `name=`",))
     return tuple(found)
+
+
+def step_metrics(graph: Graph, given: Sequence[Metric | str]) -> tuple[Metric, ...]:
+    """The metrics that a training step counts.
+
+    Raises:
+        RlxValueError: As `metrics_of`; one of them is `auc`.
+    """
+    found = metrics_of(graph, given)
+    for metric in found:
+        if metric.kind == "auc":
+            raise RlxValueError(
+                f"`{metric.name}` needs the scores of all rows, a training step counts its own",
+                helps=("find it of validation data: `fit(…, val=…, metrics=[…])`",),
+            )
+    return found
 
 
 def _classifier(graph: Graph) -> tuple[str, str] | None:
@@ -304,6 +321,14 @@ class Tally:
         wide = [p.astype(np.float64 if p.dtype.kind == "f" else np.int64) for p in parts]
         self._totals = [a + p for a, p in zip(self._totals, wide, strict=True)] if self._totals else wide
 
+    def totals(self) -> list[Any]:
+        """The counts as JSON has them."""
+        return [total.tolist() for total in self._totals]
+
+    def load(self, totals: Sequence[Any]) -> None:
+        """Go on from counts."""
+        self._totals = [np.array(total) for total in totals]
+
     def value(self) -> float:
         """The figure; NaN when there is nothing to tell it from."""
         kind = self.metric.kind
@@ -362,13 +387,21 @@ def auc(scores: Array, labels: Array) -> float:
     return float((ranks[positive].sum() - ones * (ones + 1) / 2) / (ones * zeros))
 
 
+def counting(graph: Graph, metrics: Sequence[Metric], kept: int = 1) -> Graph:
+    """A graph with its first outputs, the loss or more of them, and what each metric counts."""
+    b = Builder()
+    env, inputs = replay_inputs(b, graph)
+    replay(b, graph, env)
+    outputs = [GraphOutput(o.name, env[o.node]) for o in graph.outputs[:kept]]
+    with b.at(Origin(via=("metrics",))):
+        for metric in metrics:
+            prediction = next(o.node for o in graph.outputs if o.name == metric.output)
+            label = next(e.node for e in graph.feeds if e.name == metric.label)
+            for node in counts(b, metric, env[prediction], env[label]):
+                outputs.append(GraphOutput(unique_name(metric.name, [o.name for o in outputs]), node))
+    return b.finish(graph.name, inputs, outputs)
+
+
 def describe(metric: Metric) -> str:
     """A text that tells one metric from another, for the cache."""
     return "|".join(map(repr, (metric.kind, metric.output, metric.label, metric.k, metric.average, metric.threshold)))
-
-
-def prediction_and_label(graph: Graph, metric: Metric) -> tuple[Node, Node]:
-    """The nodes that a metric compares."""
-    output = next(o.node for o in graph.outputs if o.name == metric.output)
-    label = next(e.node for e in graph.feeds if e.name == metric.label)
-    return output, label

@@ -14,6 +14,7 @@ import numpy as np
 from rlxlang.checkpoint import TRAINER_FORMAT, PathLike, bind_weights, read_tensors, write_tensors
 from rlxlang.diagnostics import RlxValueError
 from rlxlang.graph_key import fingerprint
+from rlxlang.training.metrics import Metric
 from rlxlang.training.step_state import LossScale
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class RunState:
         numbers = {name: self.settings[name] for name in names if name in self.settings}
         if numbers.get("loss_scale") is not None:
             numbers["loss_scale"] = LossScale(**numbers["loss_scale"])
+        numbers["metrics"] = [Metric(**one) for one in self.settings.get("metrics", [])]
         return {"seed": self.position.get("seed", 0), **numbers, **given}
 
     def load_optimizer(self, opt: Any) -> None:
@@ -126,6 +128,9 @@ class RunState:
                 f"which cannot go on as one of {trainer._accumulate}"
             )
         trainer._state.load(self.arrays["extra"])
+        counted = position.get("metrics", {})
+        for tally in trainer._tallies:
+            tally.load(counted.get(tally.metric.name, []))
         if position.get("best") is not None:
             trainer._best = Best(position["best"], self.arrays["best"])
 
@@ -144,6 +149,7 @@ def position_of(trainer: Trainer) -> dict[str, Any]:
         "epoch_loss": trainer._epoch_loss,
         "epoch_rows": trainer._epoch_rows,
         "order": trainer._order,
+        "metrics": {tally.metric.name: tally.totals() for tally in trainer._tallies},
         "best": None if trainer._best is None else trainer._best.standing(),
     }
 
@@ -158,6 +164,7 @@ def _settings_of(trainer: Trainer) -> dict[str, Any]:
         "loss_scale": None if scale is None else asdict(scale),
         "schedule": trainer.schedule is not None,
         "quant": trainer._quant is not None,
+        "metrics": [asdict(metric) for metric in trainer._state.metrics],
         "configs": _configs_of(trainer._func),
     }
 

@@ -10,7 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rlxlang.diagnostics import RlxValueError
+from rlxlang.ir import GraphOutput
 from rlxlang.resident import aligned_zeros
+from rlxlang.training.metrics import Metric
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -69,6 +71,7 @@ class StepState:
         accumulate: Calls whose gradients make one update.
         ema: Decay of the averages of the parameters, in [0, 1), or None.
         scale: The loss scale, or None.
+        metrics: What each call counts, with the names of output and label.
 
     Attributes:
         sums: Gradients of the calls so far, weighed by their rows, where several make an update.
@@ -77,13 +80,19 @@ class StepState:
         loss_scale: The scale of the next step.
         good_steps: Good steps in a row, since the scale has changed.
         is_finite: Whether the gradients of the last update were finite (1 or 0).
+        counts: What the last call counted.
 
     Raises:
         RlxValueError: `ema` is out of its range.
     """
 
     def __init__(
-        self, params: Mapping[str, Array], accumulate: int, ema: float | None, scale: LossScale | None
+        self,
+        params: Mapping[str, Array],
+        accumulate: int,
+        ema: float | None,
+        scale: LossScale | None,
+        metrics: Sequence[Metric] = (),
     ) -> None:
         if ema is not None and not 0 <= ema < 1:
             raise RlxValueError(f"`ema` is the decay of the averages, in [0, 1); {ema!r} is given")
@@ -98,6 +107,13 @@ class StepState:
         self.loss_scale[...] = 1 if scale is None else scale.start
         self.good_steps = aligned_zeros((), np.dtype(np.int32))
         self.is_finite = aligned_zeros((), np.dtype(np.int32))
+        self.metrics = tuple(metrics)
+        self.counts: list[Array] = []
+
+    def make_counts(self, outputs: Sequence[GraphOutput]) -> None:
+        """Make the arrays of `counts` for these outputs of a step, unless they are there."""
+        if not self.counts:
+            self.counts = [aligned_zeros(tuple(o.node.shape), o.node.dtype.numpy) for o in outputs]
 
     def arrays(self, is_gathering: bool) -> dict[str, Array]:
         """What a checkpoint keeps; the gathered gradients only when there are any."""

@@ -36,6 +36,7 @@ OPTIONS: dict[str, Any] = {
     "accumulate": 3,
     "ema": 0.9,
     "loss_scale": LossScale(64.0, growth_steps=5),
+    "metrics": ["accuracy", "f1"],
 }
 
 

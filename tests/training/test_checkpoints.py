@@ -21,7 +21,7 @@ from rlxlang.training import Checkpoint
 from rlxlang.training.run_state import read_run
 from tests.training import runs
 
-KILLS = 4
+KILLS = 3
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -104,7 +104,9 @@ def test_interrupted_by_the_keyboard(straight: tuple[Trainer, States, Any], tmp_
     assert (second.epoch, second.batch) == (2, 3)
     rest = runs.finish(second)
     assert runs.state(second) == runs.state(trainer)
-    assert rest.losses == history.losses[2:]  # that of the epoch that was interrupted, too
+    # Those of the epoch that was interrupted, too.
+    assert rest.losses == history.losses[2:]
+    assert [epoch.train for epoch in rest.epochs] == [epoch.train for epoch in history.epochs[2:]]
 
 
 def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
@@ -116,6 +118,15 @@ def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         runs.finish(runs.begun(), callbacks=[stubborn])
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_of_the_last_epoch_is_not_lost(tmp_path: Path) -> None:
+    def enough(trainer: Trainer, record: Any) -> bool:
+        os.kill(os.getpid(), signal.SIGINT)
+        return True
+
+    with pytest.raises(KeyboardInterrupt, match="training ended with step 2"):
+        runs.finish(runs.begun(), callbacks=[enough])
 
 
 def test_which_files_stay(tmp_path: Path) -> None:

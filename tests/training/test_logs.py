@@ -31,9 +31,19 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def test_a_table_of_epochs(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
-    history = fitted(runs.begun(accumulate=1), 3, CsvLog(path))
+    history = fitted(runs.begun(accumulate=1, metrics=["f1"]), 3, CsvLog(path))
     rows = table(path)
-    assert list(rows[0]) == ["epoch", "step", "loss", "lr", "seconds", "samples_per_second", "val_loss", "val_accuracy"]
+    assert list(rows[0]) == [
+        "epoch",
+        "step",
+        "loss",
+        "lr",
+        "seconds",
+        "samples_per_second",
+        "train_f1",
+        "val_loss",
+        "val_accuracy",
+    ]
     assert [float(row["loss"]) for row in rows] == history.losses
     assert [float(row["val_loss"]) for row in rows] == history.val_losses
     assert [int(row["step"]) for row in rows] == [7, 14, 21]
@@ -106,7 +116,7 @@ def test_tensorboard_reads_its_log(tmp_path: Path) -> None:
     assert found["train/loss"] == [(7 * k + 7, pytest.approx(loss)) for k, loss in enumerate(history.losses)]
     assert found["val/loss"] == [(7 * k + 7, pytest.approx(loss)) for k, loss in enumerate(history.val_losses)]
     assert [step for step, _ in found["step/loss"]] == [5, 10]
-    assert {"train/lr", "train/samples_per_second", "val/accuracy"} <= found.keys()
+    assert {"train/lr", "train/samples_per_second", "train/f1", "val/accuracy"} <= found.keys()
 
 
 def test_tensorboard_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

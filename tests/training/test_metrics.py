@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -154,6 +155,33 @@ def test_metrics_in_a_run(rng: np.random.Generator) -> None:
     assert trainer.evaluate(data, ema=True) == pytest.approx(evaluate(trainer.func(ema=True), data), rel=1e-6)
     assert list(trainer.evaluate(data)) == ["loss", "accuracy"]
     assert list(trainer.evaluate(data, metrics=[])) == ["loss"]
+
+
+@pytest.mark.parametrize("options", [{"device": "reference"}, {"device": "cpu"}, {"quant": lambda w: w}])
+def test_metrics_of_the_training_data(options: dict[str, Any], rng: np.random.Generator, tmp_path: Path) -> None:
+    func, data = rlx.loads(MANY).init_params(seed=0), many(rng, 100)
+    names = ["accuracy", "f1", "perplexity"]
+    wanted = evaluate(func, data, metrics=names)
+    del wanted["loss"]
+
+    def trained(metrics: Any = names, **more: Any) -> rlx.Trainer:
+        return func.trainer(rlx.optim.Sgd(0.0), accumulate=2, loss_scale=2, metrics=metrics, **options, **more)
+
+    trainer = trained()
+    history = trainer.fit(data, 2, 16)
+    for record in history.epochs:
+        assert record.train == pytest.approx(wanted, rel=1e-5)
+    assert list(history.epochs[0].figures())[-3:] == ["train_accuracy", "train_f1", "train_perplexity"]
+    assert all(math.isnan(value) for value in trainer.metrics().values())
+    trainer.step(x=data["x"][:30], y=data["y"][:30])
+    trainer.save(tmp_path / "run")
+    resumed = rlx.Trainer.resume(tmp_path / "run", func, rlx.optim.Sgd(0.0), **{"quant": None, **options})
+    resumed.step(x=data["x"][30:], y=data["y"][30:])
+    assert resumed.metrics() == pytest.approx(wanted, rel=1e-5)
+    resumed.reset_metrics()
+    assert math.isnan(resumed.metrics()["f1"])
+    with pytest.raises(rlx.RlxValueError, match="scores of all rows"):
+        rlx.loads(TWO).trainer(rlx.optim.Sgd(0.1), metrics=["auc"])
 
 
 @pytest.mark.parametrize(
