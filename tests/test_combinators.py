@@ -62,7 +62,7 @@ def test_scan_under_transforms(rng: np.random.Generator) -> None:
     lanes = func.vmap(["x", "h0"]).run(x=np.stack([x, -x]), h0=np.stack([h0, h0 + 1]))
     for k, (a, b) in enumerate(((x, h0), (-x, h0 + 1))):
         np.testing.assert_allclose(lanes[0][k], func.run(x=a, h0=b)[0], rtol=1e-5)
-    np.testing.assert_allclose(func.run(x=np.zeros((0, 3)), h0=h0)[0], np.float32(h0).sum(), rtol=1e-6)
+    np.testing.assert_allclose(func.run(x=np.zeros((0, 3)), h0=h0)[0], np.float32(h0).sum(), rtol=1e-6, atol=1e-6)
 
 
 def test_scan_backwards_by_length_and_with_random_numbers() -> None:
