@@ -155,6 +155,7 @@ _ROWS = (
     Code("W0905", "carry keeps its value", _WARNING),
     Code("W0906", "slice bound is clamped", _WARNING),
     Code("W0907", "dtype is converted", _WARNING),
+    Code("W0908", "number can only be NaN or infinite", _WARNING),
 )
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}

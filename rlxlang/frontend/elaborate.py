@@ -17,6 +17,7 @@ from rlxlang.frontend.declarations import Declarations
 from rlxlang.frontend.lost import Lost, with_lost
 from rlxlang.frontend.modules import Modules, ReadFile, define, read_text
 from rlxlang.frontend.names import Function, Observer, Scope
+from rlxlang.frontend.numeric import lint_numbers
 from rlxlang.frontend.parse import ParseResult, parse_expression, parse_module
 from rlxlang.frontend.statements import Statements, top_level_names
 from rlxlang.frontend.values import ListValue, Poison, Unbound, describe, is_number
@@ -169,7 +170,15 @@ class _Elaboration:
         if context.collector.has_errors:
             return None
         self._warn_unused(outputs, {name for name, binding in declarations.local.names.items() if binding.used})
-        return context.b.finish(name, context.inputs.values(), outputs)
+        graph = context.b.finish(name, context.inputs.values(), outputs)
+        for found in lint_numbers(graph):
+            span = found.span
+            key = (found.code, 0 if span is None else span.start)
+            # A text that is only used has its warnings when it is checked itself.
+            if span is not None and span.source is self.module.source and key not in context.warned:
+                context.warned.add(key)
+                context.collector.add(found)
+        return graph
 
     def _statement(self, statement: Any) -> None:
         context = self.context

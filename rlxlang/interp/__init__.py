@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from rlxlang.interp.evaluate import evaluate, read_sizes
+from rlxlang.interp.evaluate import apply_op, evaluate, read_sizes
 
-__all__ = ["evaluate", "read_sizes"]
+__all__ = ["apply_op", "evaluate", "read_sizes"]

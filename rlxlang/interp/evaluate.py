@@ -113,6 +113,12 @@ def _apply(node: Node, operands: list[Any], sizes: Mapping[str, int], observe: O
     return _finished(result, node.type, sizes, node.op.name)
 
 
+def apply_op(node: Node, operands: Sequence[Array], type_: TensorType) -> Array:
+    """What the op of a node without bodies makes of static operands, as an array of this type."""
+    result = node.op.reference(*map(_widened, operands), **{k: concrete(v, {}) for k, v in node.attrs.items()})
+    return _finished(result, type_, {}, node.op.name)
+
+
 def run_graph(
     graph: Graph, values: Sequence[Array], sizes: Mapping[str, int], observe: Observe | None = None
 ) -> list[Array]:
