@@ -17,9 +17,10 @@ from rlxlang.inputs import key_array
 from rlxlang.ops.threefry import UPDATES, fold_number, key_of_seed
 from rlxlang.resident import aligned_copy
 from rlxlang.trainer_step import Scalars, build_step, compile_step
-from rlxlang.training.metrics import Metric, Tally, step_metrics
+from rlxlang.training.metrics import Metric, step_metrics
 from rlxlang.training.numbers import whole_number
 from rlxlang.training.step_state import LossScale, StepState, is_hopeless
+from rlxlang.training.tallies import Tally
 
 if TYPE_CHECKING:
     from rlxlang.func import Func

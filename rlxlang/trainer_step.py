@@ -188,10 +188,10 @@ def _completed(
 ) -> Written:
     """The end of a step that makes an update: new values by the name of the input they overwrite."""
     b = update.b
-    finite, written = None, []
+    finite: Node | None = None
+    written: Written = []
     if scale is not None:
-        finite, judgement = judged(b, gradients, state, scale, update.declare)
-        written = [(target or scale.attrs["name"], node) for target, node in judgement]
+        finite, written = judged(b, gradients, state, scale, update.declare)
     if max_grad_norm > 0:
         gradients = clipped(b, gradients, max_grad_norm)
     own, applied = update.opt.trace_gradients(b, dict(zip(names, gradients, strict=True)))

@@ -10,7 +10,8 @@ import numpy as np
 from rlxlang.device import Device
 from rlxlang.diagnostics import RlxValueError
 from rlxlang.training.data import Data, source_of
-from rlxlang.training.metrics import Metric, Tally, counting, describe, metrics_of
+from rlxlang.training.metrics import Metric, counting, describe, metrics_of
+from rlxlang.training.tallies import Tally
 
 if TYPE_CHECKING:
     from rlxlang.func import Func

@@ -64,10 +64,7 @@ def gathered(
 def judged(
     b: Builder, gradients: Sequence[Node], state: StepState, scale: Node, declare: Declare
 ) -> tuple[Node, Written]:
-    """Whether all gradients are finite, and what to write by the name of the input: that, and the count of good steps.
-
-    The next scale is given by the empty name.
-    """
+    """Whether all gradients are finite, and what to write: that, the count of good steps, and the next scale."""
     assert state.scale is not None
     fine = b.full(True, BOOL)
     for gradient in gradients:
@@ -83,7 +80,7 @@ def judged(
     larger = b.emit("minimum", emit.scale(b, scale, 2), b.full_like(scale, GREATEST_SCALE))
     smaller = b.emit("maximum", emit.scale(b, scale, 0.5), b.full_like(scale, LEAST_SCALE))
     written.append((counter, emit.keep(b, b.emit("bit_and", fine, b.emit("bit_not", grows)), good)))
-    written.append(("", emit.select(b, fine, emit.select(b, grows, larger, scale), smaller)))
+    written.append((scale.attrs["name"], emit.select(b, fine, emit.select(b, grows, larger, scale), smaller)))
     return fine, written
 
 
