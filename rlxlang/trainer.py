@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -13,6 +14,7 @@ from rlxlang.debugging import is_watching
 from rlxlang.device import Device
 from rlxlang.diagnostics import RlxRuntimeError, RlxValueError
 from rlxlang.func_training import require_optimizer, require_real_params, unfrozen
+from rlxlang.graph_key import fingerprint
 from rlxlang.inputs import key_array
 from rlxlang.ops.threefry import UPDATES, fold_number, key_of_seed
 from rlxlang.resident import aligned_copy
@@ -329,6 +331,11 @@ class Trainer:
         return self._func.traced.compiled(self.device).run(feeds, self._params, sizes)
 
     # ----------------------------------------------------------------------------------------- checkpoints
+
+    @cached_property
+    def _model(self) -> str:
+        """The fingerprint of the forward graph; empty where it has none."""
+        return fingerprint(self._func.graph) or ""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything that decides how the run goes on to one file, from which `resume` continues bit for bit.

@@ -90,8 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except BrokenPipeError:  # the reader of a pipe, `head`, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
+        except KeyboardInterrupt as end:
+            print(f"interrupted: {end}" if str(end) else "interrupted", file=sys.stderr)
             return 130
     return code
 

@@ -205,7 +205,7 @@ def write_run(trainer: Trainer, path: PathLike, facts: Mapping[str, str] | None 
         {
             "format": TRAINER_FORMAT,
             "graph": trainer._func.name,
-            "model": fingerprint(trainer._func.graph) or "",
+            "model": trainer._model,
             "position": json.dumps(position_of(trainer)),
             "settings": json.dumps(_settings_of(trainer)),
             "optimizer": json.dumps({"algorithm": state["algorithm"], "step": int(state["step"])}),

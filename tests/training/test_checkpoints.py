@@ -16,6 +16,7 @@ import pytest
 
 import rlxlang as rlx
 from rlxlang.checkpoint import load_weights, read_tensors, write_tensors
+from rlxlang.tools.cli import main
 from rlxlang.trainer import Trainer
 from rlxlang.training import Checkpoint
 from rlxlang.training.run_state import read_run
@@ -127,6 +128,19 @@ def test_an_interrupt_of_the_last_epoch_is_not_lost(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt, match="training ended with step 2"):
         runs.finish(runs.begun(), callbacks=[enough])
+
+
+def test_rlx_train_tells_where_it_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(trainer: Trainer, *given: Any, **options: Any) -> None:
+        raise KeyboardInterrupt("training stopped after step 3")
+
+    monkeypatch.setattr(Trainer, "fit", stop)
+    (tmp_path / "model.rlx").write_text(runs.MODEL)
+    np.savez(tmp_path / "model.npz", **runs.data())
+    assert main(["train", str(tmp_path / "model.rlx"), "--out", str(tmp_path / "w"), "--quiet"]) == 130
+    assert capsys.readouterr().err == "interrupted: training stopped after step 3\n"
 
 
 def test_which_files_stay(tmp_path: Path) -> None:
