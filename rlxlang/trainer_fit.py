@@ -82,6 +82,11 @@ def fit(
         if isinstance(one, BatchData):
             one.require_epochs(epochs)
     keeper = Checkpoint(checkpoint) if isinstance(checkpoint, (str, os.PathLike)) else checkpoint
+    if metrics is not None and val is None:
+        raise RlxValueError(
+            "`metrics` are figures of `val`, which is not given",
+            helps=("for those of the training data: `func.trainer(opt, metrics=[…])`",),
+        )
     wanted = metrics_of(trainer._func.graph, metrics)
 
     def validate() -> dict[str, float]:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 BEST = "best.safetensors"
 _NAME = re.compile(r"step_(\d+)\.safetensors")
 _LEFT_OVER = re.compile(r"\.(step_\d+|best)\.safetensors\..*\.tmp")
-# Of these figures less is better, of all others more.
-FALLING = ("loss", "mse", "mae", "perplexity")
+# Whether less or more is better.
+_MODES = {"loss": "min", "mse": "min", "mae": "min", "perplexity": "min", "accuracy": "max", "f1": "max", "auc": "max"}
+_TOP = re.compile(r"top\d+")
 
 
 class Checkpoint(Callback):
@@ -37,9 +38,10 @@ class Checkpoint(Callback):
         keep: How many of the files to keep, the latest ones.
         best: Keep the best state as well, as `best.safetensors`: True by the loss (of `val`, or of training without it), or the
             name of a metric of `val`.
+        mode: Whether the best is the least (`min`) or the greatest (`max`); known for metrics that have their own name.
 
     Raises:
-        RlxValueError: A number is less than 1.
+        RlxValueError: A number is less than 1, or it is not known which figure is the best.
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class Checkpoint(Callback):
         every_steps: int | None = None,
         keep: int = 3,
         best: bool | str = False,
+        mode: str | None = None,
     ) -> None:
         self.folder = Path(folder)
         self._every = None if every is None else whole_number("every", every, 1)
         self._every_steps = None if every_steps is None else whole_number("every_steps", every_steps, 1)
         self._keep = whole_number("keep", keep, 1)
         self._monitor = "loss" if best is True else best or ""
+        self._sign = _sign(self._monitor, mode) if self._monitor else 1
         self._best = math.nan
         self._saved_step = -1
 
@@ -105,8 +109,7 @@ class Checkpoint(Callback):
         if not self._monitor:
             return
         value = self._figure(record)
-        sign = 1 if self._monitor in FALLING else -1
-        if math.isnan(self._best) or sign * value < sign * self._best:
+        if math.isnan(self._best) or self._sign * value < self._sign * self._best:
             self._best = value
             write_run(trainer, self.folder / BEST, {"monitor": self._monitor, "value": repr(value)})
 
@@ -137,6 +140,17 @@ class Checkpoint(Callback):
                 notes=(f"it has {', '.join(record.val) or 'none: `fit` is given no `val`'}",),
             )
         return record.val[self._monitor]
+
+
+def _sign(monitor: str, mode: str | None) -> int:
+    """1 where less is better, -1 where more is."""
+    known = "max" if _TOP.fullmatch(monitor) else _MODES.get(monitor)
+    chosen = mode or known
+    if chosen not in ("min", "max"):
+        raise RlxValueError(
+            f"`best={monitor!r}`: is the best the least or the greatest?", helps=('say `mode="min"` or `mode="max"`',)
+        )
+    return 1 if chosen == "min" else -1
 
 
 def _files(folder: Path) -> list[tuple[int, Path]]:

@@ -154,23 +154,25 @@ def test_which_files_stay(tmp_path: Path) -> None:
     assert weights.param_binding("w1") is not None
 
 
-@pytest.mark.parametrize("monitor", [True, "accuracy"])
-def test_the_best_state_stays(tmp_path: Path, monitor: bool | str) -> None:
+@pytest.mark.parametrize(("monitor", "mode"), [(True, None), ("accuracy", None), ("accuracy", "min")])
+def test_the_best_state_stays(tmp_path: Path, monitor: bool | str, mode: str | None) -> None:
     figures: list[float] = []
     steps: list[int] = []
+    sign = -1 if monitor == "accuracy" and mode is None else 1
 
     def note(trainer: Trainer, record: Any) -> None:
-        figures.append(record.val["loss"] if monitor is True else -record.val["accuracy"])
+        figures.append(sign * record.val["loss" if monitor is True else "accuracy"])
         steps.append(trainer.step_count)
         trainer.schedule = rlx.LrSchedule.constant(0.3 * len(steps))  # it gets worse
 
-    keeper = Checkpoint(tmp_path, best=monitor)
+    keeper = Checkpoint(tmp_path, best=monitor, mode=mode)
     trainer = runs.begun(accumulate=1)
     trainer.fit(runs.data(), 6, 8, val=runs.data(), callbacks=[note], checkpoint=keeper)
     kept = runs.resumed(tmp_path / "best.safetensors")
     assert kept.step_count == steps[int(np.argmin(figures))]
     # Another run that goes on from here knows what was best.
-    trainer.fit(runs.data(), 1, 8, val=runs.data(), callbacks=[note], checkpoint=Checkpoint(tmp_path, best=monitor))
+    keeper = Checkpoint(tmp_path, best=monitor, mode=mode)
+    trainer.fit(runs.data(), 1, 8, val=runs.data(), callbacks=[note], checkpoint=keeper)
     assert runs.resumed(tmp_path / "best.safetensors").step_count == steps[int(np.argmin(figures))]
 
 
@@ -255,5 +257,8 @@ def test_a_folder_belongs_to_one_run(tmp_path: Path) -> None:
         runs.begun(accumulate=1).fit(runs.data(), 1, 8, checkpoint=tmp_path / "file")
     with pytest.raises(rlx.RlxValueError, match="`keep`"):
         Checkpoint(tmp_path, keep=0)
+    for name, mode in (("error", None), ("accuracy", "least")):
+        with pytest.raises(rlx.RlxValueError, match="least or the greatest"):
+            Checkpoint(tmp_path, best=name, mode=mode)
     with pytest.raises(rlx.RlxValueError, match="no such figure"):
         runs.begun(accumulate=1).fit(runs.data(), 1, 8, checkpoint=Checkpoint(tmp_path / "b", best="accuracy"))

@@ -213,7 +213,8 @@ def test_settings_that_are_refused() -> None:
         evaluate(func, {}, metrics=["accuracy", "accuracy"])
     with pytest.raises(rlx.RlxTypeError, match="is a list"):
         evaluate(func, {}, metrics="accuracy")
+    one = {"x": np.zeros((1, 4), np.float32), "y": np.int32([0])}
     with pytest.raises(rlx.RlxValueError, match="no metric"):
-        func.trainer(rlx.optim.Sgd(0.1)).fit(
-            {"x": np.zeros((1, 4), np.float32), "y": np.int32([0])}, 1, metrics=["loss"]
-        )
+        func.trainer(rlx.optim.Sgd(0.1)).fit(one, 1, val=one, metrics=["loss"])
+    with pytest.raises(rlx.RlxValueError, match="figures of `val`"):
+        func.trainer(rlx.optim.Sgd(0.1)).fit(one, 1, metrics=["f1"])
