@@ -19,7 +19,7 @@ from rlxlang import _source_tree as _source_tree  # before any of backends/, gra
 from rlxlang._version import __version__
 
 if TYPE_CHECKING:
-    from rlxlang import optim, training
+    from rlxlang import lowp, optim, training
     from rlxlang.combinators import cond, custom_jvp, custom_vjp, remat, scan, while_loop
     from rlxlang.debugging import debug_checks, debug_nans, trace
     from rlxlang.device import (
@@ -97,6 +97,7 @@ _EXPORTS = {
     "load": "rlxlang.loading:load",
     "loads": "rlxlang.loading:loads",
     "no_grad": "rlxlang.grad_mode:no_grad",
+    "lowp": "rlxlang.lowp",
     "optim": "rlxlang.optim",
     "remat": "rlxlang.combinators:remat",
     "scan": "rlxlang.combinators:scan",
@@ -147,6 +148,7 @@ __all__ = [
     "format",
     "load",
     "loads",
+    "lowp",
     "no_grad",
     "optim",
     "remat",

@@ -16,7 +16,9 @@ ELEMENTS = {
 
 _SIMPLE = frozenset(("add", "sub", "mul", "neg", "abs", "minimum", "maximum", "fma", "sqrt", "floor", "ceil"))
 _SIMPLE_COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "where", "and", "or", "xor", "not", "cast"))
-_MODERATE = frozenset(("div", "recip", "rsqrt", "sign", "trunc", "round", "shl", "shr", "isnan", "isinf", "isfinite"))
+_MODERATE = frozenset(
+    ("div", "recip", "rsqrt", "sign", "trunc", "round", "binade", "shl", "shr", "isnan", "isinf", "isfinite")
+)
 _PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 
 

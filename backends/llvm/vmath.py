@@ -71,6 +71,12 @@ def _sign(v: VectorEmitter, elem: str, x: str) -> str:
     return v.select(elem, v.compare("oeq", elem, x, 0), 0, signed)
 
 
+def _binade(v: VectorEmitter, elem: str, x: str) -> str:
+    bits, exponent = ("i32", 0x7F800000) if elem == "float" else ("i64", 0x7FF0000000000000)
+    power = v.bitcast(bits, elem, v.and_(bits, v.bitcast(elem, bits, x), exponent))
+    return v.select(elem, v.compare("uno", elem, x, x), x, power)
+
+
 UNARY: dict[str, dict[str, UnaryEmitter]] = {
     "neg": _both(lambda v, elem, x: v.neg(elem, x)),
     "abs": _both(lambda v, elem, x: v.abs(elem, x)),
@@ -82,6 +88,7 @@ UNARY: dict[str, dict[str, UnaryEmitter]] = {
     "ceil": _both(lambda v, elem, x: v.ceil(elem, x)),
     "trunc": _both(lambda v, elem, x: v.trunc(elem, x)),
     "round": _both(lambda v, elem, x: v.round_even(elem, x)),
+    "binade": _both(_binade),
     "exp": _own(exponential.exp, exponential.exp),
     "exp2": _own(exponential.exp2, exponential.exp2),
     "expm1": _wide(exponential.expm1),

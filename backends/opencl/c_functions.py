@@ -45,6 +45,7 @@ _FLOAT_HELPERS = {
   const T e = exp(-fabs(x));
   return (x >= ZERO ? ONE : e) / (ONE + e);
 }""",
+    "binade": """T NAME(T x) { return x != x ? x : AS_T(AS_U(x) & EXPONENT); }""",
     # PoCL's stays an ulp below 1, and `floor` would show it; beyond LIMIT the nearest number is 1.
     "tanh": """T NAME(T x) { return fabs(x) > LIMIT ? copysign(ONE, x) : tanh(x); }""",
     "softplus": """T NAME(T x) { return fmax(x, ZERO) + log1p(exp(-fabs(x))); }""",
@@ -172,7 +173,7 @@ class Functions:
             return f"{x} {_ARITHMETIC[function]} {args[1]}"
         if function in ("floor_div", "mod"):
             return f"{self.helper(function, dtype)}({x}, {args[1]})"
-        if function in ("sigmoid", "softplus", "tanh"):
+        if function in ("sigmoid", "softplus", "tanh", "binade"):
             return f"{self.helper(function, dtype)}({x})"
         if function == "log_sigmoid":
             return f"-{self.helper('softplus', dtype)}(-{x})"
@@ -246,6 +247,8 @@ class Functions:
         own, wide = register_type(dtype), unsigned_type(dtype)
         text = bodies[function].replace("NAME", name).replace("ZEROU", f"({wide})0")
         if dtype.is_float:
+            text = text.replace("AS_T", f"as_{own}").replace("AS_U", f"as_{'uint' if dtype.bits == 32 else 'ulong'}")
+            text = text.replace("EXPONENT", "0x7f800000U" if dtype.bits == 32 else "0x7ff0000000000000UL")
             text = text.replace("LIMIT", float_literal(9.02 if dtype.bits == 32 else 19.07, dtype))
             text = text.replace("ZERO", float_literal(0.0, dtype)).replace("ONE", float_literal(1.0, dtype))
         self._define(name, _typed(text, own, wide))

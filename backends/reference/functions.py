@@ -73,6 +73,12 @@ def _integer_power(base: Array, exponent: Array) -> Array:
     return result
 
 
+def _binade(x: Array) -> Array:
+    power = np.ldexp(np.ones_like(x), np.frexp(x)[1] - 1)
+    normal = np.abs(x) >= np.finfo(x.dtype).tiny
+    return np.where(np.isfinite(x), np.where(normal, power, x.dtype.type(0)), np.abs(x))
+
+
 def _count(x: Array) -> Array:
     return np.asarray(x & (x.dtype.itemsize * 8 - 1)).astype(x.dtype)
 
@@ -129,6 +135,7 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "ceil": np.ceil,
     "trunc": np.trunc,
     "round": np.rint,
+    "binade": _binade,
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,

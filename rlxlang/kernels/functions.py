@@ -51,6 +51,7 @@ _ROWS = (
     ("erf", 1, "f", "same", ""), ("erfc", 1, "f", "same", ""),
     ("floor", 1, "f", "same", ""), ("ceil", 1, "f", "same", ""), ("trunc", 1, "f", "same", ""),
     ("round", 1, "f", "same", "To the nearest integer, half to even."),
+    ("binade", 1, "f", "same", "The greatest power of two not above |x|; 0 for denormals and 0, inf and NaN stay."),
     ("eq", 2, "fiub", "bool", ""), ("ne", 2, "fiub", "bool", ""), ("lt", 2, "fiub", "bool", ""),
     ("le", 2, "fiub", "bool", ""), ("gt", 2, "fiub", "bool", ""), ("ge", 2, "fiub", "bool", ""),
     ("where", 3, "fiub", "second", "Second where the first is true, else the third."),

@@ -41,14 +41,15 @@ from rlxlang.types.dtype import (
     sum_dtype,
     weak_dtype,
 )
+from rlxlang.types.float_format import FORMAT_NAMES, FloatFormat, find_format
 from rlxlang.types.guard import Guard, ShapeContext, broadcast_shapes
 from rlxlang.types.problem import TypeProblem
 from rlxlang.types.tensor import Shape, TensorType, TupleType, ValueType, shape_text
 
 __all__ = [
-    "BF16", "BOOL", "C64", "DTYPES", "F16", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64",
-    "DType", "Dim", "DimLike", "DimProblem", "Guard", "PromotionProblem", "Shape", "ShapeContext", "TensorType",
+    "BF16", "BOOL", "C64", "DTYPES", "F16", "F32", "F64", "FORMAT_NAMES", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64",
+    "DType", "Dim", "DimLike", "DimProblem", "FloatFormat", "Guard", "PromotionProblem", "Shape", "ShapeContext", "TensorType",
     "TupleType", "TypeProblem", "ValueType", "axes_of", "broadcast_shapes", "ceil_div", "dims_equal", "evaluate",
-    "exact_quotient", "float_dtype", "floor_div", "from_numpy", "is_nonnegative", "product", "promote", "promote_all", "shape_text",
-    "substitute", "sum_dtype", "weak_dtype",
+    "exact_quotient", "find_format", "float_dtype", "floor_div", "from_numpy", "is_nonnegative", "product", "promote",
+    "promote_all", "shape_text", "substitute", "sum_dtype", "weak_dtype",
 ]  # fmt: skip

@@ -18,7 +18,14 @@ PAGES = [
 
 @pytest.mark.parametrize(
     ("page", "section"),
-    sections("README.md", "docs/debugging.md", "docs/random.md", "docs/training.md", "docs/transforms.md"),
+    sections(
+        "README.md",
+        "docs/debugging.md",
+        "docs/low-precision.md",
+        "docs/random.md",
+        "docs/training.md",
+        "docs/transforms.md",
+    ),
 )
 def test_blocks(
     page: str, section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest

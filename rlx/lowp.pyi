@@ -1,0 +1,1 @@
+from rlxlang.lowp import *
