@@ -13,6 +13,7 @@ from rlxlang.device import Device
 from rlxlang.func_training import clip_by_global_norm
 from rlxlang.hessian_estimates import observe_hessian
 from rlxlang.trainer_step import gradient_graph
+from rlxlang.training.data import batch_input
 from rlxlang.training.step_state import StepState, wide_of
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ class HostStep:
             graph = gradient_graph(func.graph, self._names, state)
             self._gradient = Traced(graph)
             self._scale = {} if state.scale is None else {graph.inputs[-1].name: state.loss_scale}
+        first = batch_input(func.graph.feeds)
+        names_of_feeds = [e.name for e in self._gradient.signature.feeds]
+        self._counted = None if first is None else names_of_feeds.index(first.name)
         self._compiled = self._gradient.compiled(device)
         self.device = self._compiled.device
 
@@ -97,9 +101,8 @@ class HostStep:
         return float(np.reshape(results[0], ())), gradients, self._rows(feeds)
 
     def _rows(self, feeds: Sequence[Array]) -> int:
-        """Rows of a batch: the first axis of the first input that has one."""
-        seed = self._gradient.signature.seed_place
-        return next((a.shape[0] for k, a in enumerate(feeds) if k != seed and a.ndim), 1)
+        """Rows of a batch (see `batch_input`)."""
+        return 1 if self._counted is None else int(feeds[self._counted].shape[0])
 
     def _at(self) -> dict[str, Array]:
         """The parameters at which derivatives are taken."""

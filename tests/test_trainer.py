@@ -380,7 +380,7 @@ def test_a_fixed_number_of_rows(data: dict[str, np.ndarray]) -> None:
 
 def test_whole_inputs_beside_batches() -> None:
     func = rlx.loads(
-        "input x: [?n, 2]; input scale: [2]; param w: [2] = ones(); out loss = mean(square(x * w * scale));"
+        "input scale: [2]; input x: [?n, 2]; param w: [2] = ones(); out loss = mean(square(x * w * scale));"
     )
     trainer = func.init_params(seed=0).trainer(Sgd(0.1))
     trainer.fit({"x": np.ones((6, 2), np.float32), "scale": np.float32([1, 0])}, 1, 4)

@@ -23,10 +23,19 @@ Batch: TypeAlias = "Mapping[str, object] | Sequence[object] | object"
 Data: TypeAlias = "Mapping[str, object] | Iterable[Batch] | Callable[[], Iterable[Batch]]"
 
 
-class ArrayData:
-    """Whole arrays, cut into batches along the batch axis.
+def batch_input(feeds: Sequence[GraphInput]) -> GraphInput | None:
+    """The input whose first axis counts the rows of a batch.
 
-    The batch axis is the first axis of the first input; inputs that begin with it are cut, others go whole into each batch.
+    It is the first one that begins with a dynamic axis, else the first one that has axes; None where no input has.
+    """
+    ranked = [e for e in feeds if e.node.shape]
+    return next((e for e in ranked if isinstance(e.node.shape[0], Dim)), ranked[0] if ranked else None)
+
+
+class ArrayData:
+    """Whole arrays, cut into batches along the batch axis (see `batch_input`).
+
+    Inputs that begin with it are cut, others go whole into each batch.
 
     Args:
         graph: The function's graph.
@@ -81,7 +90,8 @@ class ArrayData:
 def _cut_inputs(feeds: Sequence[GraphInput], arrays: Sequence[Array]) -> tuple[list[bool], int]:
     """Which inputs are cut into batches, and the number of rows if the graph fixes it, else 0."""
     leading = [e.node.shape[0] if e.node.shape else None for e in feeds]
-    axis = next((d for d in leading if d is not None), None)
+    first = batch_input(feeds)
+    axis = None if first is None else first.node.shape[0]
     if isinstance(axis, Dim):
         return [d == axis for d in leading], 0
     cut = [d == axis and a.ndim > 0 and a.shape[0] != d for d, a in zip(leading, arrays, strict=True)]
@@ -109,6 +119,8 @@ class BatchData:
                 f"data are arrays by name, batches of such, or a function that gives batches; {given} is given"
             )
         self._signature = func.traced.signature
+        first = batch_input(func.graph.feeds)
+        self._counted = None if first is None else self._signature.feed_names.index(first.name)
         self._batches = batches
         self.count = len(batches) if isinstance(batches, Sized) else None
 
@@ -137,7 +149,8 @@ class BatchData:
             raise RlxTypeError(f"the function of the data gives batches; {type(given).__name__} is given")
         for batch in given:
             values = self._values(batch)
-            yield values, next((shape[0] for shape in map(_shape, values) if shape), 1)
+            shape = () if self._counted is None else _shape(values[self._counted])
+            yield values, shape[0] if shape else 1
 
     def _values(self, batch: Batch) -> tuple[object, ...]:
         """The inputs by position."""

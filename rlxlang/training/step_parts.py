@@ -9,6 +9,7 @@ import numpy as np
 
 from rlxlang.ir import Builder, Graph, Node
 from rlxlang.ops import emit
+from rlxlang.training.data import batch_input
 from rlxlang.training.step_state import GREATEST_SCALE, LEAST_SCALE, StepState
 from rlxlang.types import BOOL, F32, F64, I32, DType
 
@@ -36,16 +37,16 @@ def gathered(
 
     Args:
         b: Where to emit.
-        forward: The forward graph; the rows of a call are the first axis of its first input that has one.
+        forward: The forward graph, which tells the rows of a call (see `batch_input`).
         gradients: Those of this call by parameter.
         state: The sums.
         declare: Declares resident arrays.
         completes: Whether this call completes an update: then the mean over all rows is given, and the sums are emptied; else the
             sums, and they are written.
     """
-    axis = next((e.node.shape[0] for e in forward.feeds if e.node.shape), 1)
+    counted = batch_input(forward.feeds)
     rows_name, before = declare("rows", state.rows)
-    own = emit.number(b, axis, before)
+    own = emit.number(b, 1 if counted is None else counted.node.shape[0], before)
     rows = emit.add(b, before, own)
     sums, written = [], []
     for name, gradient in gradients.items():

@@ -17,12 +17,14 @@ from rlxlang.training import LossScale
 from rlxlang.training.step_state import LEAST_SCALE
 
 LINE = """
+input shift: [1];
 input x: [?n, 4];
 input y: [?n];
 param w: [4] = normal();
 param b: [] = zeros();
-out loss = mean(square(x @ w + b - y));
+out loss = mean(square(x @ w + b - y + shift));
 """
+ZERO = np.zeros(1, np.float32)
 # The same steps compiled for each device, and with the update in Python, to which an own quantizer leads.
 WAYS: dict[str, dict[str, Any]] = {
     "reference": {"device": "reference"},
@@ -61,7 +63,11 @@ def line() -> rlx.Func:
 
 def rows(count: int, seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
-    return {"x": rng.normal(size=(count, 4)).astype(np.float32), "y": rng.normal(size=count).astype(np.float32)}
+    return {
+        "shift": ZERO,
+        "x": rng.normal(size=(count, 4)).astype(np.float32),
+        "y": rng.normal(size=count).astype(np.float32),
+    }
 
 
 def gradient(data: dict[str, np.ndarray], w: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +87,7 @@ def test_accumulated_gradients_are_weighed_by_rows(line: rlx.Func, way: dict[str
         data = rows(30, k)
         for part in (slice(0, 16), slice(16, 17), slice(17, 30)):
             assert trainer.step_count == k
-            trainer.step({n: a[part] for n, a in data.items()})
+            trainer.step(shift=ZERO, x=data["x"][part], y=data["y"][part])
         dw, db = gradient(data, w, b)
         norm = np.sqrt(dw @ dw + db * db)
         w, b = w - 0.1 * dw * min(1, 0.5 / norm), b - 0.1 * db * min(1, 0.5 / norm)
