@@ -52,7 +52,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Losses": ("loss", "surface_loss"),
     "Random numbers": ("surface_random",),
     "Signals": ("surface_signal",),
-    "Quantisation": ("surface_quantize",),
+    "Quantisation": ("surface_quantize", "surface_quantize_products"),
     "Gradients": ("gradient",),
 }
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rlxlang.diagnostics import RlxShapeError, RlxValueError
-from rlxlang.lowp.formats import parse_format, require_floats
+from rlxlang.lowp.formats import parse_format, require_floats, require_size
 from rlxlang.ops.low_precision import format_attributes, np_mx, np_nvfp4
 from rlxlang.types import F32, FloatFormat
 
@@ -70,7 +70,7 @@ def mx(fmt: str | FloatFormat = "e4m3", block: int = 32) -> BlockFormat:
     if not found.fits(F32):
         raise RlxValueError(f"`mx` takes formats whose numbers F32 holds, and {fmt} is given")
     options = format_attributes(found)
-    return BlockFormat("mx", _size("block", block), lambda x, axis: np_mx(x, **options, axis=axis, block=block))
+    return BlockFormat("mx", require_size("block", block), lambda x, axis: np_mx(x, **options, axis=axis, block=block))
 
 
 def nvfp4(group: int = 16, *, tensor_scale: bool = True) -> BlockFormat:
@@ -89,12 +89,6 @@ def nvfp4(group: int = 16, *, tensor_scale: bool = True) -> BlockFormat:
     """
     return BlockFormat(
         "nvfp4",
-        _size("group", group),
+        require_size("group", group),
         lambda x, axis: np_nvfp4(x, axis=axis, group=group, tensor_scale=tensor_scale),
     )
-
-
-def _size(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise RlxValueError(f"`{name}` is a whole number, at least 1; {value!r} is given")
-    return value

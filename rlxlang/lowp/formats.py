@@ -59,6 +59,17 @@ def require_floats(what: str, x: object) -> Array:
     return array
 
 
+def require_size(name: str, value: object) -> int:
+    """A whole number of 1 or more.
+
+    Raises:
+        RlxValueError: It is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise RlxValueError(f"`{name}` is a whole number, at least 1; {value!r} is given")
+    return value
+
+
 def require_writable(what: str, x: object) -> Array:
     """An array of floats that can be written to.
 
