@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rlxlang.compiler import Traced
     from rlxlang.func import Func
     from rlxlang.ir import Graph
-    from rlxlang.trainer import Trainer
+    from rlxlang.trainer import Quant, Trainer
     from rlxlang.training.metrics import Metric
     from rlxlang.training.step_state import LossScale
 
@@ -152,7 +152,7 @@ class TrainingMethods:
         schedule: Schedule,
         step: int,
         max_grad_norm: float,
-        quant: Quantizer,
+        quant: Quantizer | str | Mapping[str, str | None],
         inputs: Inputs = None,
     ) -> Step:
         """`train_step_all_at_on_clipped` at quantized parameters, the update applied to the exact ones (straight through).
@@ -163,9 +163,11 @@ class TrainingMethods:
             schedule: The learning rate by step.
             step: The step, from 0.
             max_grad_norm: Greatest norm of all gradients together; 0 or less clips nothing.
-            quant: `quant(w)` changes a copy of a parameter in place, or returns the quantized array.
+            quant: `quant(w)` changes a copy of a parameter in place, or returns the quantized array; or a name, as of a `Trainer`.
             inputs: Arrays by name.
         """
+        if isinstance(quant, (str, Mapping)):
+            return self.train_step_all_at_on_qat_with(device, opt, schedule, step, max_grad_norm, quant, inputs)
 
         def named(name: str, shape: tuple[int, ...], w: Array) -> Array | None:
             return quant(w)
@@ -179,7 +181,7 @@ class TrainingMethods:
         schedule: Schedule,
         step: int,
         max_grad_norm: float,
-        quant: NamedQuantizer,
+        quant: NamedQuantizer | str | Mapping[str, str | None],
         inputs: Inputs = None,
     ) -> Step:
         """`train_step_all_at_on_qat` with `quant(name, shape, w)`, for formats whose blocks lie along one axis."""
@@ -199,7 +201,7 @@ class TrainingMethods:
         opt: Any,
         schedule: Schedule | None = None,
         max_grad_norm: float | None = None,
-        quant: Any = None,
+        quant: Quant = None,
         device: Device | str | None = None,
         accumulate: int = 1,
         seed: int = 0,
@@ -236,7 +238,7 @@ class TrainingMethods:
         schedule: Schedule | None = None,
         step: int = 0,
         max_grad_norm: float = 0.0,
-        quant: NamedQuantizer | None = None,
+        quant: NamedQuantizer | str | Mapping[str, str | None] | None = None,
     ) -> Step:
         require_optimizer(opt, "a training step")
         names = unfrozen(self._trained_names(wrt), opt)
@@ -244,7 +246,7 @@ class TrainingMethods:
         wanted = None if device is None else Device.parse(device)
         forward = self.value_and_grad(names)
         if quant is not None:
-            forward = forward._rebound(self._quantized(quant))
+            forward = forward._rebound(self._quantized(quant, wanted))
         values: tuple[object, ...] = ()
         if getattr(opt, "needs_hessian", False):
             signature = self.traced.signature
@@ -288,8 +290,16 @@ class TrainingMethods:
             )
         return list(names)
 
-    def _quantized(self, quant: NamedQuantizer) -> dict[str, Array]:
-        """Quantized copies of all float params."""
+    def _quantized(
+        self, quant: NamedQuantizer | str | Mapping[str, str | None], device: Device | None
+    ) -> dict[str, Array]:
+        """Quantized copies of all float params, or of those that a name is for."""
+        if isinstance(quant, (str, Mapping)):
+            from rlxlang.training import quantizers
+
+            key = "quant", repr(quant)
+            traced = self.traced.derive(key, lambda graph: quantizers.NamedQuantizer(graph, quant).graph())
+            return quantizers.run_quantizer(traced, self.bindings, device)
         result = {}
         for entry in self.graph.params:
             if entry.name not in self.bindings or not entry.node.dtype.is_differentiable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -21,6 +21,7 @@ from rlxlang.resident import aligned_copy
 from rlxlang.trainer_step import Scalars, build_step, compile_step
 from rlxlang.training.metrics import Metric, step_metrics
 from rlxlang.training.numbers import whole_number
+from rlxlang.training.quantizers import PythonQuantizer, quantizer_of
 from rlxlang.training.step_state import LossScale, StepState, is_hopeless
 from rlxlang.training.tallies import Tally
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from rlxlang.training.data import Data
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
+Quant: TypeAlias = "str | Mapping[str, str | None] | Callable[..., Any] | None"
 Inputs: TypeAlias = "Mapping[str, object] | Iterable[tuple[str, object]] | None"
 
 
@@ -48,8 +50,10 @@ class Trainer:
         opt: The optimizer. Its state is that of the training run.
         schedule: The learning rate by step, from 0; that of the optimizer when left out.
         max_grad_norm: Greatest norm of all gradients together; None or 0 clips nothing.
-        quant: `quant(w)` or `quant(name, shape, w)`, under which the gradients are computed; the update is applied to the exact
-            parameters (straight through).
+        quant: Rounds the parameters at which gradients are computed; the update is applied to the exact ones (straight through). A name
+            such as `"nvfp4"`, `"mx:e4m3"`, `"int8"` or that of a format, for all parameters with two axes or more, or names by patterns
+            of parameters (`{"head.*": None, "*": "nvfp4"}`), are compiled into the step, see `rlxlang.training.quantizers`; or a function
+            `quant(w)` or `quant(name, shape, w)` of all trained parameters.
         device: Where to run; the fastest device that can, when left out.
         accumulate: Calls of `step` whose gradients make one update, each weighed by its number of rows.
         seed: Of the random numbers that the function draws; every step has its own, told by the seed and the number of the step.
@@ -83,7 +87,7 @@ class Trainer:
         opt: Any,
         schedule: Schedule | None = None,
         max_grad_norm: float | None = None,
-        quant: Callable[..., Any] | None = None,
+        quant: Quant = None,
         device: Device | str | None = None,
         accumulate: int = 1,
         seed: int = 0,
@@ -98,7 +102,7 @@ class Trainer:
         accumulate = whole_number("accumulate", accumulate, 1)
         self.seed, self._accumulate = _seed(seed), accumulate
         func.traced.signature.require_params(func.bindings)
-        self._func, self._quant = func, quant
+        self._func = func
         self.opt, self.schedule, self.max_grad_norm = opt, schedule, limit
         self.step_count = self.call_count = self.skipped_count = self.epoch = self.batch = 0
         self._waiting = 0  # calls whose gradients wait for an update
@@ -114,22 +118,26 @@ class Trainer:
         self._tallies = [Tally(m) for m in counted]
         self._state = StepState(self._trained(), accumulate, ema, LossScale.of(loss_scale), counted)
         self._scalars: tuple[Scalars, ...] = ()
-        self.is_compiled = bool(getattr(opt, "is_traceable", False)) and quant is None
+        self._quantizer = quantizer = quantizer_of(func.graph, self._names, quant)
+        self.is_compiled = bool(getattr(opt, "is_traceable", False)) and not isinstance(quantizer, PythonQuantizer)
         self._applied: Array | None = None
         wanted = None if device is None else Device.parse(device)
         self._call: Callable[..., float]
         self._gather: Callable[..., float] | None = None
         if self.is_compiled:
-            step = build_step(func.graph, self._params, self._names, opt, limit, self._state)
+            assert not isinstance(quantizer, PythonQuantizer)
+            build = partial(
+                build_step, func.graph, self._params, self._names, opt, limit, self._state, quantizer=quantizer
+            )
+            step = build()
             self._scalars, self._applied = step.scalars, step.applied
             self._call, self.device = compile_step(step, wanted, f"{func.name}.step")
             if accumulate > 1:
-                part = build_step(func.graph, self._params, self._names, opt, limit, self._state, completes=False)
-                self._gather, _ = compile_step(part, self.device, f"{func.name}.gather")
+                self._gather, _ = compile_step(build(completes=False), self.device, f"{func.name}.gather")
         else:
             from rlxlang.trainer_host import HostStep
 
-            host = HostStep(func, self._params, self._names, opt, limit, quant, wanted, self._state)
+            host = HostStep(func, self._params, self._names, opt, limit, quantizer, wanted, self._state)
             self._call, self._gather, self.device = host.call, host.gather, host.device
         self._signature = func.traced.signature
         self._feeds = self._signature.feed_names
@@ -231,28 +239,36 @@ class Trainer:
         feeds, sizes = gradient.signature.prepare(values, self._params)
         gradient.compiled(None).run(feeds, self._params, sizes)
 
-    def func(self, *, ema: bool = False) -> Func:
-        """A function with a copy of the present parameters, or of their moving averages.
+    def func(self, *, ema: bool = False, quantized: bool = False) -> Func:
+        """A function with a copy of the present parameters.
+
+        Args:
+            ema: Of their moving averages instead.
+            quantized: Rounded as for the gradients.
 
         Raises:
-            RlxValueError: `ema`, and the trainer keeps no averages.
+            RlxValueError: The trainer keeps no averages, or has no quantizer.
         """
-        arrays = self._averaged() if ema else self._params
-        copies = {name: np.array(arrays[name], order="C") for name in self._names}
+        arrays = self._present(ema, quantized)
+        changed = [n for n in arrays if n in self._names or arrays[n] is not self._params[n]]
+        copies = {name: np.array(arrays[name], order="C") for name in changed}
         for copy in copies.values():
             copy.flags.writeable = False
         return self._func._rebound(copies)
 
-    def _averaged(self) -> dict[str, Array]:
-        """All parameters, the trained ones by their averages.
-
-        Raises:
-            RlxValueError: The trainer keeps none.
-        """
-        averages = self._state.averages
-        if self._state.ema is None:
-            raise RlxValueError("the trainer keeps no averages", helps=("`func.trainer(opt, ema=0.999)`",))
-        return {**self._params, **{n: a.astype(self._params[n].dtype) for n, a in averages.items()}}
+    def _present(self, ema: bool, quantized: bool) -> dict[str, Array]:
+        """All parameters; see `func`."""
+        params = self._params
+        if ema:
+            averages = self._state.averages
+            if self._state.ema is None:
+                raise RlxValueError("the trainer keeps no averages", helps=("`func.trainer(opt, ema=0.999)`",))
+            params = {**params, **{n: a.astype(params[n].dtype) for n, a in averages.items()}}
+        if quantized:
+            if self._quantizer is None:
+                raise RlxValueError("the trainer has no quantizer", helps=('`func.trainer(opt, quant="nvfp4")`',))
+            params = {**params, **self._quantizer.arrays(params, self.device)}
+        return params
 
     def _trained(self) -> dict[str, Array]:
         """The resident arrays of the trained parameters."""
@@ -309,6 +325,7 @@ class Trainer:
         *,
         metrics: Sequence[Metric | str] | None = None,
         ema: bool = False,
+        quantized: bool | None = None,
     ) -> dict[str, float]:
         """The mean loss over data and metrics; see `rlx.training.evaluate`.
 
@@ -317,11 +334,12 @@ class Trainer:
             batch_size: Rows of a batch; 1024 when left out.
             metrics: Names of metrics or `rlx.training.Metric`s; the accuracy of a classifier when left out.
             ema: With the averages of the parameters instead of the present ones.
+            quantized: With rounded parameters; when left out, where the trainer has a quantizer.
         """
         from rlxlang.training.evaluation import evaluated
         from rlxlang.training.metrics import metrics_of
 
-        params = self._averaged() if ema else self._params
+        params = self._present(ema, self._quantizer is not None if quantized is None else quantized)
         wanted = metrics_of(self._func.graph, metrics)
         return evaluated(self._func, params, self.device, data, batch_size, wanted, self.seed)
 
@@ -361,8 +379,8 @@ class Trainer:
             func: The same function; its parameters need not be bound.
             opt: An optimizer of the same kind and settings; its state is replaced.
             same_model: Whether a function with another graph is an error; its parameters must fit in any case.
-            options: Those of `Trainer`. Numbers are those of the file unless they are given; a schedule and a quantizer must be given
-                again (None for none).
+            options: Those of `Trainer`. Numbers are those of the file unless they are given; a schedule and a quantizer that
+                are functions must be given again (None for none).
 
         Raises:
             RlxRuntimeError: The file cannot be read.

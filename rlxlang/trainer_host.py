@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -14,6 +13,7 @@ from rlxlang.func_training import clip_by_global_norm
 from rlxlang.hessian_estimates import observe_hessian
 from rlxlang.trainer_step import gradient_graph
 from rlxlang.training.data import batch_input
+from rlxlang.training.quantizers import Quantizer
 from rlxlang.training.step_state import StepState, wide_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class HostStep:
         names: The params to train.
         opt: The optimizer.
         max_grad_norm: Greatest norm of all gradients together; 0 or less clips nothing.
-        quant: `quant(w)` or `quant(name, shape, w)`, or None.
+        quantizer: Rounds the parameters at which gradients are computed, or None.
         device: Where to compute gradients.
         state: What else is written in place.
 
@@ -46,13 +46,13 @@ class HostStep:
         names: Sequence[str],
         opt: Any,
         max_grad_norm: float,
-        quant: Callable[..., Any] | None,
+        quantizer: Quantizer | None,
         device: Device | None,
         state: StepState,
     ) -> None:
         self._func, self._params, self._names, self._opt, self._state = func, params, list(names), opt, state
         self._max_grad_norm = max_grad_norm
-        self._quant = None if quant is None else _named(quant)
+        self._quantizer = quantizer
         self._scale: dict[str, Array] = {}
         if state.scale is None and not state.metrics:
             self._gradient = func.value_and_grad(self._names).traced
@@ -106,22 +106,5 @@ class HostStep:
 
     def _at(self) -> dict[str, Array]:
         """The parameters at which derivatives are taken."""
-        return {**self._params, **({} if self._quant is None else self._quantized())}
-
-    def _quantized(self) -> dict[str, Array]:
-        assert self._quant is not None
-        result = {}
-        for name in self._names:
-            copy = np.array(self._params[name], order="C")
-            returned = self._quant(name, copy.shape, copy)
-            result[name] = copy if returned is None else np.asarray(returned, copy.dtype, order="C").reshape(copy.shape)
-        return result
-
-
-def _named(quant: Callable[..., Any]) -> Callable[..., Any]:
-    """A quantizer of name, shape and array, from one of these or of the array alone."""
-    try:
-        inspect.signature(quant).bind("w", (1,), None)
-    except (TypeError, ValueError):
-        return lambda name, shape, w: quant(w)
-    return quant
+        rounded = {} if self._quantizer is None else self._quantizer.arrays(self._params, self.device)
+        return {**self._params, **rounded}

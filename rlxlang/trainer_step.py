@@ -16,6 +16,7 @@ from rlxlang.ir import Builder, Graph, GraphInput, GraphOutput, Node, Origin, de
 from rlxlang.ops import emit
 from rlxlang.resident import aligned_zeros
 from rlxlang.training.metrics import counting
+from rlxlang.training.quantizers import NamedQuantizer
 from rlxlang.training.step_parts import Written, averaged, chosen, gathered, judged, unscaled, wide
 from rlxlang.training.step_state import StepState
 from rlxlang.transforms import replay, replay_inputs, unique_name, value_and_grad
@@ -114,6 +115,7 @@ def build_step(
     max_grad_norm: float,
     state: StepState,
     *,
+    quantizer: NamedQuantizer | None = None,
     completes: bool = True,
 ) -> StepGraph:
     """The graph of a training step.
@@ -125,6 +127,7 @@ def build_step(
         opt: The optimizer; its state arrays are to be written in place.
         max_grad_norm: Greatest norm of all gradients together; 0 or less clips nothing.
         state: What else is to be written in place.
+        quantizer: Rounds parameters; the gradients are those at the rounded ones, the update is that of the exact ones.
         completes: Whether the step ends with an update, or only adds its gradients to the sums of `state`.
 
     Raises:
@@ -133,10 +136,13 @@ def build_step(
     forward = gradient_graph(graph, names, state)
     b = Builder()
     env, inputs = replay_inputs(b, forward)
+    update = _Update(b, opt, inputs, dict(params))
+    if quantizer is not None:
+        update.rounded = quantizer.nodes(b, update.nodes)
+        env |= {e.node: update.rounded[e.name] for e in forward.params if e.name in update.rounded}
     replay(b, forward, env)
     loss = forward.outputs[0]
     gradients = [env[o.node] for o in forward.outputs[1 : 1 + len(names)]]
-    update = _Update(b, opt, inputs, dict(params))
     scale = None
     if state.scale is not None:
         scale = inputs[-1].node
@@ -216,6 +222,7 @@ class _Update:
     def __init__(self, b: Builder, opt: TracedOptimizer, inputs: list[GraphInput], resident: dict[str, Array]) -> None:
         self.b, self.opt, self.inputs, self.resident = b, opt, inputs, resident
         self.nodes = {entry.name: entry.node for entry in inputs}
+        self.rounded: dict[str, Node] = {}  # at which derivatives are taken
         self.in_place: dict[str, str] = {}
         self.scalars: dict[tuple[int, str], Scalars] = {}
         self._scalar_nodes: dict[tuple[int, str], dict[str, Node]] = {}
@@ -233,7 +240,8 @@ class _Update:
             return {}
         from rlxlang.hessian_estimates import estimate_nodes
 
-        return estimate_nodes(self.b, graph, self.nodes, self.opt, {name: self._scalars_of(name) for name in names})
+        at = {**self.nodes, **self.rounded}
+        return estimate_nodes(self.b, graph, at, self.opt, {name: self._scalars_of(name) for name in names})
 
     def of(self, name: str, gradient: Node, estimate: Node | None = None) -> list[tuple[str, Node]]:
         """New values of a parameter, which is first, and of its slots by the name of the input they overwrite."""

@@ -15,6 +15,7 @@ from rlxlang.checkpoint import TRAINER_FORMAT, PathLike, bind_weights, read_tens
 from rlxlang.diagnostics import RlxValueError
 from rlxlang.graph_key import fingerprint
 from rlxlang.training.metrics import Metric
+from rlxlang.training.quantizers import NamedQuantizer
 from rlxlang.training.step_state import LossScale
 
 if TYPE_CHECKING:
@@ -81,13 +82,15 @@ class RunState:
             RlxValueError: The run had a schedule or a quantizer, and none is given.
         """
         for name in ("schedule", "quant"):
-            if self.settings.get(name) and name not in given:
+            if self.settings.get(name) is True and name not in given:
                 raise RlxValueError(
                     f"the run of `{self.path}` has `{name}`, which is a function and not in the file: give it again",
                     helps=(f"`{name}=None` goes on without",),
                 )
-        names = ("max_grad_norm", "accumulate", "ema", "loss_scale")
+        names = ("max_grad_norm", "accumulate", "ema", "loss_scale", "quant")
         numbers = {name: self.settings[name] for name in names if name in self.settings}
+        if numbers.get("quant") in (True, False):
+            del numbers["quant"]
         if numbers.get("loss_scale") is not None:
             numbers["loss_scale"] = LossScale(**numbers["loss_scale"])
         numbers["metrics"] = [Metric(**one) for one in self.settings.get("metrics", [])]
@@ -163,7 +166,9 @@ def _settings_of(trainer: Trainer) -> dict[str, Any]:
         "ema": trainer._state.ema,
         "loss_scale": None if scale is None else asdict(scale),
         "schedule": trainer.schedule is not None,
-        "quant": trainer._quant is not None,
+        "quant": trainer._quantizer.spec
+        if isinstance(trainer._quantizer, NamedQuantizer)
+        else bool(trainer._quantizer),
         "metrics": [asdict(metric) for metric in trainer._state.metrics],
         "configs": _configs_of(trainer._func),
     }

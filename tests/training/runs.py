@@ -29,9 +29,9 @@ let logits = h @ w2;
 tap logits;
 out loss = mean(softmax_cross_entropy(logits, y));
 """
-EPOCHS = 30
+EPOCHS = 16
 OPTIONS: dict[str, Any] = {
-    "schedule": rlx.LrSchedule.warmup_cosine(1e-2, 1e-4, 5, 70),
+    "schedule": rlx.LrSchedule.warmup_cosine(1e-2, 1e-4, 5, 37),
     "max_grad_norm": 1.0,
     "accumulate": 3,
     "ema": 0.9,
