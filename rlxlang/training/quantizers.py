@@ -131,7 +131,7 @@ class NamedQuantizer:
 
     It rounds the float parameters of at least two axes; biases and gains stay. Blocks, and the groups that share a scale, lie along
     the axes over which the first product with the parameter sums: the last one of `linear` weights [out, in], the first one of
-    `x @ w`, all but the first one of convolutions. Where no product is seen, as for embeddings and in bodies of loops, it is the last.
+    `x @ w`, all but the first one of convolutions. Where no product is seen, as for embeddings, it is the last.
 
     Args:
         graph: The forward graph.
@@ -217,10 +217,24 @@ def _rounded(b: Builder, x: Node, rounding: Rounding, contracted: Sequence[int])
 
 def contracted_axes(graph: Graph) -> dict[str, tuple[int, ...]]:
     """The axes of parameters over which the first product with them sums; a parameter without product is not among them."""
-    whole = expand(graph, "lower")[0]
-    # The parameter that a node is, with its axes in another order.
-    views = {e.node: (e.name, tuple(range(len(e.node.shape)))) for e in whole.params}
     found: dict[str, tuple[int, ...]] = {}
+    views = {k: (e.name, tuple(range(len(e.node.shape)))) for k, e in enumerate(graph.inputs) if e.kind == "param"}
+    _find_products(graph, views, found)
+    return found
+
+
+def _find_products(
+    graph: Graph, given: Mapping[int, tuple[str, tuple[int, ...]]], found: dict[str, tuple[int, ...]]
+) -> None:
+    """Look for products with parameters, in bodies of scans, too.
+
+    Args:
+        graph: Where to look.
+        given: The parameters that some inputs are, by position: the name, and which of its axes each axis is.
+        found: Filled with the axes that are summed.
+    """
+    whole = expand(graph, "lower")[0]
+    views = {whole.inputs[k].node: view for k, view in given.items()}
     for node in whole.nodes:
         source = views.get(node.inputs[0]) if node.inputs else None
         if node.op.name == "cast" and source is not None:
@@ -232,7 +246,13 @@ def contracted_axes(graph: Graph) -> dict[str, tuple[int, ...]]:
                 if operand in views:
                     name, order = views[operand]
                     found.setdefault(name, tuple(sorted(order[k] for k in axes)))
-    return found
+        elif node.op.name == "scan":
+            carries, slices = node.attrs["carries"], node.attrs["sources"]
+            seen = {k: views[x] for k, x in enumerate(node.inputs) if k >= carries and x in views}
+            # A step sees a slice of what the scan runs over.
+            inner = {k: (n, axes[1:] if k < carries + slices else axes) for k, (n, axes) in seen.items()}
+            if inner:
+                _find_products(node.attrs["body"], inner, found)
 
 
 # --------------------------------------------------------------------------------------------- functions

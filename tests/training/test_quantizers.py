@@ -27,10 +27,14 @@ param depth: [3, 1, 3, 3];
 param table: [10, 4];
 param heads: [3, 4, 4];
 param bias: [4];
+param again: [4, 4];
+param each: [3, 4, 4];
+scan state = x for 3 { let state = tanh(state @ again); }
+scan deep = x over layer in each { let deep = linear(deep, layer); }
 let h = linear(x @ ahead, linear);
 let c = conv2d(conv2d(picture, depth, groups: 3, padding: 1), kernel);
 let z = einsum("ni,hij->hnj", x + embed(table, word) + bias, heads);
-out loss = mean(h) + mean(c) + mean(z);
+out loss = mean(h) + mean(c) + mean(z) + mean(state) + mean(deep);
 """
 # Weights of both layouts: the axis that the product sums is the first of `w`, and the last of `v`.
 MODEL = """
@@ -82,9 +86,10 @@ MEANINGS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
 
 def test_the_axes_over_which_products_sum() -> None:
     axes = contracted_axes(rlx.loads(LAYERS).graph)
-    assert axes == {"ahead": (0,), "linear": (1,), "kernel": (1, 2, 3), "heads": (1,)}
+    in_loops = {"again": (0,), "each": (2,)}
+    assert axes == {"ahead": (0,), "linear": (1,), "kernel": (1, 2, 3), "heads": (1,), **in_loops}
     quantizer = NamedQuantizer(rlx.loads(LAYERS).graph, "int8")
-    assert quantizer.names == ["ahead", "linear", "kernel", "depth", "table", "heads"]
+    assert quantizer.names == ["ahead", "linear", "kernel", "depth", "table", "heads", "again", "each"]
 
 
 def test_kernels_are_rounded_along_all_that_is_summed(rng: np.random.Generator) -> None:
