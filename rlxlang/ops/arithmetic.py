@@ -49,9 +49,25 @@ NEG = elementwise(
     jvp=lambda b, node, primals, tangents: emit.neg(b, tangents[0]),
     vjp=lambda b, node, primals, ct: (emit.neg(b, ct),),
 )  # fmt: skip
+
+
+def _times(b: Builder, change: Node | None, factor: Node) -> Node | None:
+    """A tangent or cotangent times the other factor; zero where that is a constant zero, although the change may be infinite."""
+    data = None if change is None else emit.constant_of(factor)
+    if change is None or data is None or bool(np.all(data != 0)):
+        if change is None:
+            return None
+        return emit.mul_safe(b, change, factor) if emit.is_gated(change) else emit.mul(b, change, factor)
+    return emit.mul_safe(b, factor, change) if np.any(data) else None
+
+
+def _jvp_mul(b: Builder, node: Node, primals: Sequence[Node], tangents: Sequence[Node | None]) -> Node | None:
+    return emit.add_present(b, _times(b, tangents[0], primals[1]), _times(b, tangents[1], primals[0]))
+
+
 MUL = elementwise(
-    "mul", "Product.", np.multiply, uniform(*_ANY_SIGN), (lambda b, xs, r: xs[1], lambda b, xs, r: xs[0]),
-    kinds=(*REAL, "complex"),
+    "mul", "Product.", np.multiply, uniform(*_ANY_SIGN), ZERO, kinds=(*REAL, "complex"), jvp=_jvp_mul,
+    vjp=lambda b, node, primals, ct: (_times(b, ct, primals[1]), _times(b, ct, primals[0])),
 )  # fmt: skip
 
 

@@ -207,19 +207,35 @@ def _batch(
     ]
     step = Builder()
     inputs = [step.input(f"x{k}", n.dtype, n.shape) for k, n in enumerate(moved)]
-    results = inline(step, lanes, inputs)
+    runs = inline(step, test, inputs)[0] if asks[0] else None
+    results = inline(step, lanes, inputs if runs is None else _of_running_lanes(step, runs, inputs, batched))
     results = [
         emit.insert_axis(step, r, 0, size) if on and not flag else r
         for r, flag, on in zip(results, flags, batched[:carries], strict=True)
     ]
-    if asks[0]:
-        runs = inline(step, test, inputs)[0]
+    if runs is not None:
         results = [select_lanes(step, runs, r, old) for r, old in zip(results, inputs[:carries], strict=True)]
     inner = step.finish(body.name, map(declare, inputs), [GraphOutput(f"y{k}", r) for k, r in enumerate(results)])
     if asks[0]:
         test = _any_lane(test)
     result = b.emit("while", *moved, **{**node.attrs, "cond": test, "body": inner})
     return result, tuple(0 if on else None for on in batched[:carries])
+
+
+def _of_running_lanes(b: Builder, runs: Node, inputs: Sequence[Node], batched: Sequence[bool]) -> list[Node]:
+    """The inputs of a step with those of finished lanes replaced by those of the first that still runs.
+
+    The results of finished lanes are dropped. But a step may be out of its domain there, and its derivative infinite, which times the
+    cotangent 0 of a dropped result would be NaN.
+    """
+    first = b.emit("argmax", emit.cast(b, runs, I32), axis=0)
+    found = []
+    for x, on in zip(inputs, batched, strict=True):
+        if on:
+            one = b.emit("stop_gradient", emit.take(b, x, emit.reshape(b, first, (1,)), 0))
+            x = select_lanes(b, runs, x, emit.broadcast_to(b, one, x.shape))
+        found.append(x)
+    return found
 
 
 def _any_lane(condition: Graph) -> Graph:

@@ -102,6 +102,25 @@ def drop(b: Builder, condition: Node, x: Node) -> Node:
     return select(b, condition, b.zeros_like(x), x)
 
 
+_CARRIED = frozenset({"mul", "mul_safe", "neg", "cast", "broadcast_to", "reshape", "transpose", "slice", "barrier"})
+_HOPS = 16
+
+
+def is_gated(change: Node) -> bool:
+    """Whether a tangent or cotangent was set to zero where a choice fell on another value: it comes from `keep` or `drop`.
+
+    What it is multiplied by may be infinite or NaN there. Looked for behind products and moves, a few nodes deep.
+    """
+    for _ in range(_HOPS):
+        if change.op.name == "select":
+            branches = (constant_of(x) for x in change.inputs[1:])
+            return any(x is not None and not np.any(x) for x in branches)
+        if change.op.name not in _CARRIED:
+            return False
+        change = change.inputs[0]
+    return False
+
+
 def cast(b: Builder, x: Node, dtype: DType) -> Node:
     """`x` converted to an element type."""
     return x if x.dtype == dtype else b.emit("cast", x, dtype=dtype)

@@ -42,9 +42,13 @@ def scalar_reference(function: Callable[[float], float]) -> Callable[..., Any]:
 
 # ----------------------------------------------------------------------------------------- exponentials, logarithms
 
-elementwise("exp", "e to the power x.", np.exp, _WIDE, _of(lambda b, x, y: y), kinds=_FIELD)
-elementwise("exp2", "2 to the power x.", np.exp2, _WIDE, _of(lambda b, x, y: emit.scale(b, y, math.log(2))))
-elementwise("expm1", "exp(x) - 1, exact near 0.", np.expm1, _WIDE, _of(lambda b, x, y: emit.shift(b, y, 1)))
+elementwise("exp", "e to the power x.", np.exp, _WIDE, _of(lambda b, x, y: y), kinds=_FIELD, guarded=True)
+elementwise(
+    "exp2", "2 to the power x.", np.exp2, _WIDE, _of(lambda b, x, y: emit.scale(b, y, math.log(2))), guarded=True
+)
+elementwise(
+    "expm1", "exp(x) - 1, exact near 0.", np.expm1, _WIDE, _of(lambda b, x, y: emit.shift(b, y, 1)), guarded=True
+)
 elementwise(
     "log", "Natural logarithm.", np.log, _POSITIVE, _of(lambda b, x, y: _inverse(b, x)), kinds=_FIELD, guarded=True
 )
@@ -119,8 +123,12 @@ elementwise(
     _WIDE,
     _of(lambda b, x, y: _inverse(b, emit.shift(b, emit.square(b, x), 1))),
 )
-elementwise("sinh", "Hyperbolic sine.", np.sinh, _WIDE, _of(lambda b, x, y: b.emit("cosh", x)), kinds=_FIELD)
-elementwise("cosh", "Hyperbolic cosine.", np.cosh, _WIDE, _of(lambda b, x, y: b.emit("sinh", x)), kinds=_FIELD)
+elementwise(
+    "sinh", "Hyperbolic sine.", np.sinh, _WIDE, _of(lambda b, x, y: b.emit("cosh", x)), kinds=_FIELD, guarded=True
+)
+elementwise(
+    "cosh", "Hyperbolic cosine.", np.cosh, _WIDE, _of(lambda b, x, y: b.emit("sinh", x)), kinds=_FIELD, guarded=True
+)
 elementwise(
     "tanh",
     "Hyperbolic tangent.",

@@ -98,6 +98,8 @@ def max_pool(
 ) -> Node:
     """The largest entry of every window; NaN wins, tied entries share the gradient, padding never wins.
 
+    Padding is -inf: in a window whose data are all -inf it is tied with them, and its share of the gradient is lost.
+
     Raises:
         TypeProblem: E0301 Bool or complex, E0404 wrong rank, E0405 the kernel does not fit, E0350 arguments out of range.
     """

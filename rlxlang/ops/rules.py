@@ -81,9 +81,12 @@ def infer_through(decompose: Callable[..., Any]) -> Callable[..., TensorType]:
 def derivative_rules(*partials: Partial | None, guarded: bool = False) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The jvp and vjp rules of an elementwise op from its partial derivatives, one for each operand (None: zero).
 
-    With `guarded` a zero tangent or cotangent gives zero even where the derivative is infinite or NaN.
+    With `guarded` a zero tangent or cotangent gives zero even where the derivative is infinite or NaN; one that `where` has set to
+    zero does always.
     """
-    times = emit.mul_safe if guarded else emit.mul
+
+    def times(b: Builder, change: Node, slope: Node) -> Node:
+        return emit.mul_safe(b, change, slope) if guarded or emit.is_gated(change) else emit.mul(b, change, slope)
 
     def jvp(b: Builder, node: Node, primals: Sequence[Node], tangents: Sequence[Node | None]) -> Node | None:
         terms = [
