@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -19,11 +19,8 @@ from rlxlang.inputs import key_array
 from rlxlang.ops.threefry import UPDATES, fold_number, key_of_seed
 from rlxlang.resident import aligned_copy
 from rlxlang.trainer_step import Scalars, build_step, compile_step
-from rlxlang.training.metrics import Metric, step_metrics
 from rlxlang.training.numbers import whole_number
-from rlxlang.training.quantizers import PythonQuantizer, quantizer_of
 from rlxlang.training.step_state import LossScale, StepState, is_hopeless
-from rlxlang.training.tallies import Tally
 
 if TYPE_CHECKING:
     from rlxlang.func import Func
@@ -32,6 +29,9 @@ if TYPE_CHECKING:
     from rlxlang.training.callbacks import CallbackLike, History
     from rlxlang.training.checkpoints import Checkpoint
     from rlxlang.training.data import Data
+    from rlxlang.training.metrics import Metric
+    from rlxlang.training.quantizers import NamedQuantizer, PythonQuantizer
+    from rlxlang.training.tallies import Tally
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Quant: TypeAlias = "str | Mapping[str, str | None] | Callable[..., Any] | None"
@@ -114,21 +114,19 @@ class Trainer:
         require_real_params(func.graph, self._names)
         trained = set(self._names)
         self._params = {n: aligned_copy(a) if n in trained else a for n, a in func.bindings.items()}
-        counted = step_metrics(func.graph, metrics)
-        self._tallies = [Tally(m) for m in counted]
+        self._tallies = _tallies(func, metrics) if metrics else []
+        counted = [tally.metric for tally in self._tallies]
         self._state = StepState(self._trained(), accumulate, ema, LossScale.of(loss_scale), counted)
         self._scalars: tuple[Scalars, ...] = ()
-        self._quantizer = quantizer = quantizer_of(func.graph, self._names, quant)
-        self.is_compiled = bool(getattr(opt, "is_traceable", False)) and not isinstance(quantizer, PythonQuantizer)
+        self._quantizer = quantizer = None if quant is None else _quantizer(func, self._names, quant)
+        self.is_compiled = bool(getattr(opt, "is_traceable", False)) and (quantizer is None or quantizer.is_compiled)
         self._applied: Array | None = None
         wanted = None if device is None else Device.parse(device)
         self._call: Callable[..., float]
         self._gather: Callable[..., float] | None = None
         if self.is_compiled:
-            assert not isinstance(quantizer, PythonQuantizer)
-            build = partial(
-                build_step, func.graph, self._params, self._names, opt, limit, self._state, quantizer=quantizer
-            )
+            named = cast("NamedQuantizer | None", quantizer)
+            build = partial(build_step, func.graph, self._params, self._names, opt, limit, self._state, quantizer=named)
             step = build()
             self._scalars, self._applied = step.scalars, step.applied
             self._call, self.device = compile_step(step, wanted, f"{func.name}.step")
@@ -213,7 +211,8 @@ class Trainer:
 
     def reset_metrics(self) -> None:
         """Begin anew to count for `metrics`."""
-        self._tallies = [Tally(tally.metric) for tally in self._tallies]
+        for tally in self._tallies:
+            tally.load([])
 
     def _skipped(self) -> None:
         """Gradients were not finite, so nothing was updated.
@@ -411,3 +410,16 @@ def _seed(value: object) -> int:
     """
     words = key_array(value)
     return int(words[0]) | int(words[1]) << 32
+
+
+def _quantizer(func: Func, names: Sequence[str], quant: Quant) -> NamedQuantizer | PythonQuantizer:
+    from rlxlang.training.quantizers import quantizer_of
+
+    return quantizer_of(func.graph, names, quant)
+
+
+def _tallies(func: Func, metrics: Sequence[Metric | str]) -> list[Tally]:
+    from rlxlang.training.metrics import step_metrics
+    from rlxlang.training.tallies import Tally
+
+    return [Tally(m) for m in step_metrics(func.graph, metrics)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -15,12 +15,13 @@ from rlxlang.inputs import Signature
 from rlxlang.ir import Builder, Graph, GraphInput, GraphOutput, Node, Origin, declare
 from rlxlang.ops import emit
 from rlxlang.resident import aligned_zeros
-from rlxlang.training.metrics import counting
-from rlxlang.training.quantizers import NamedQuantizer
 from rlxlang.training.step_parts import Written, averaged, chosen, gathered, judged, unscaled, wide
 from rlxlang.training.step_state import StepState
 from rlxlang.transforms import replay, replay_inputs, unique_name, value_and_grad
 from rlxlang.types import F32, from_numpy
+
+if TYPE_CHECKING:
+    from rlxlang.training.quantizers import NamedQuantizer
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -178,6 +179,8 @@ def gradient_graph(graph: Graph, names: Sequence[str], state: StepState) -> Grap
     found = value_and_grad(graph, names, scale=None if state.scale is None else "loss scale")
     if not state.metrics:
         return found
+    from rlxlang.training.metrics import counting
+
     found = counting(found, state.metrics, 1 + len(names))
     state.make_counts(found.outputs[1 + len(names) :])
     return found

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
@@ -33,7 +33,13 @@ _SCALED_BITS = 8  # formats of so few bits need a scale
 
 
 class Quantizer(Protocol):
-    """Rounds parameters."""
+    """Rounds parameters.
+
+    Attributes:
+        is_compiled: Whether it can be part of a compiled step.
+    """
+
+    is_compiled: ClassVar[bool]
 
     def arrays(self, params: Mapping[str, Array], device: Device | None) -> dict[str, Array]:
         """The rounded parameters by name; those that are left alone need not be among them."""
@@ -140,6 +146,8 @@ class NamedQuantizer:
     Raises:
         RlxValueError: There is no such quantizer, or it rounds nothing.
     """
+
+    is_compiled: ClassVar[bool] = True
 
     def __init__(self, graph: Graph, spec: Spec) -> None:
         self.spec = spec if isinstance(spec, str) else dict(spec)
@@ -266,6 +274,8 @@ class PythonQuantizer:
         quant: The function.
     """
 
+    is_compiled: ClassVar[bool] = False
+
     def __init__(self, names: Sequence[str], quant: Callable[..., Any]) -> None:
         self._names, self._quant = list(names), _named(quant)
 
@@ -290,19 +300,17 @@ def _named(quant: Callable[..., Any]) -> Callable[..., Any]:
     return lambda name, shape, w: quant(w)
 
 
-def quantizer_of(graph: Graph, names: Sequence[str], quant: object) -> NamedQuantizer | PythonQuantizer | None:
+def quantizer_of(graph: Graph, names: Sequence[str], quant: object) -> NamedQuantizer | PythonQuantizer:
     """The quantizer of the option `quant` of a trainer.
 
     Args:
         graph: The forward graph.
         names: The parameters that are trained.
-        quant: None, a name, names by patterns, or a function.
+        quant: A name, names by patterns, or a function.
 
     Raises:
         RlxValueError: It is none of these.
     """
-    if quant is None:
-        return None
     if isinstance(quant, (str, Mapping)):
         return NamedQuantizer(graph, quant)
     if not callable(quant):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from rlxlang.diagnostics import RlxValueError
 from rlxlang.ir import GraphOutput
 from rlxlang.resident import aligned_zeros
-from rlxlang.training.metrics import Metric
+
+if TYPE_CHECKING:
+    from rlxlang.training.metrics import Metric
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 

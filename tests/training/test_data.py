@@ -147,3 +147,11 @@ def test_what_is_refused(data: Any, kind: type[Exception], message: str) -> None
     with pytest.raises(kind, match=message):
         trainer.fit(data)
     assert trainer.step_count == 0
+
+
+def test_names_are_imported_on_first_use() -> None:
+    training = rlx.training
+    assert set(training.__all__) == set(training._MODULES) <= set(dir(training))
+    assert all(getattr(training, name).__name__ == name for name in training.__all__)
+    with pytest.raises(AttributeError, match="nothing"):
+        training.nothing  # noqa: B018
