@@ -59,6 +59,11 @@ def plain_interrupt() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+def steps(folder: Path) -> int:
+    """The step of the newest checkpoint, 0 where there is none."""
+    return max([int(file.stem.removeprefix("step_")) for file in folder.glob("step_*.safetensors")], default=0)
+
+
 def names(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.iterdir())
 
@@ -72,6 +77,9 @@ def test_killed_at_any_moment(straight: tuple[Trainer, States, Any], tmp_path: P
         child = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)})
         assert child.stdout is not None
         child.stdout.readline()
+        # Each life writes something, however slow the machine is.
+        while steps(tmp_path) <= reached and child.poll() is None:
+            time.sleep(0.002)
         time.sleep(rng.uniform(0.0, 0.1))
         child.kill()
         child.communicate()
