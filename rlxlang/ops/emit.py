@@ -109,7 +109,8 @@ _HOPS = 16
 def is_gated(change: Node) -> bool:
     """Whether a tangent or cotangent was set to zero where a choice fell on another value: it comes from `keep` or `drop`.
 
-    What it is multiplied by may be infinite or NaN there. Looked for behind products and moves, a few nodes deep.
+    What it is multiplied by may be infinite or NaN there. Looked for behind products and moves, a few nodes deep; a safe product
+    so deep is taken for one of such a change.
     """
     for _ in range(_HOPS):
         if change.op.name == "select":
@@ -118,7 +119,7 @@ def is_gated(change: Node) -> bool:
         if change.op.name not in _CARRIED:
             return False
         change = change.inputs[0]
-    return False
+    return change.op.name == "mul_safe"
 
 
 def cast(b: Builder, x: Node, dtype: DType) -> Node:

@@ -39,6 +39,15 @@ def test_branches_that_are_not_taken(chain: str) -> None:
             np.testing.assert_allclose([reverse, forward], [want, want], rtol=2e-5)
 
 
+def test_long_chains_in_a_branch() -> None:
+    deep = "x * exp(x)"
+    for _ in range(40):
+        deep = f"atan({deep})"
+    func = rlx.loads(f"input x: []; out y = where(x < 10.0, {deep}, 3.0 * x);").grad(["x"])
+    assert func.run_on("reference", x=1000.0)[0] == 3
+    assert func.run_on("cpu", x=1000.0)[0] == 3
+
+
 @pytest.mark.parametrize(
     ("text", "want"),
     [
