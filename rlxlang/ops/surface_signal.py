@@ -193,6 +193,9 @@ def _frequencies(op: str, *, real: bool) -> Callable[..., Node]:
 _COSINES = {"hann": (0.5, -0.5), "hamming": (0.54, -0.46), "blackman": (0.42, -0.5, 0.08)}
 
 
+_LONGEST = 1 << 24  # a window is a constant of the graph
+
+
 def _cosine_window(name: str, n: int) -> np.ndarray[Any, Any]:
     if n == 1:
         return np.ones(1, np.float32)
@@ -209,6 +212,8 @@ def _positive(op: str, value: Any, name: str) -> int:
     number = static_int(op, value, name)
     if number < 1:
         raise TypeProblem("E0350", f"argument `{name}` of `{op}` is at least 1, and {number} is given")
+    if number > _LONGEST and name != "hop":
+        raise TypeProblem("E0350", f"argument `{name}` of `{op}` is at most {_LONGEST}, and {number} is given")
     return number
 
 

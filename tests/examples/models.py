@@ -83,6 +83,11 @@ MODELS = {
         {"depth": 1, "width": 16, "heads": 2, "vocab": 50},
     ),
     "logistic_regression": Example("logistic_regression.rlx", _counts, {"ridge": 0.1}),
+    "mnist": Example(
+        "mnist/mnist.rlx",
+        lambda rng: {"x": rng.uniform(size=(3, 784)).astype(np.float32), "y": rng.integers(0, 10, 3).astype(np.int32)},
+        {"channels": 2, "hidden": 8, "drop": 0.0},
+    ),
     "neural_ode": Example(
         "neural_ode.rlx",
         lambda rng: {
@@ -94,6 +99,14 @@ MODELS = {
     "pinn": Example("pinn/pinn.rlx", lambda rng: {"x": rng.uniform(size=(6, 1)).astype(np.float32)}, rtol=2e-3),
     "recurrent": Example("recurrent.rlx", images(5), {"hidden": 16}),
     "residual_network": Example("residual_network.rlx", images(3), {"channels": 4, "stages": 1}),
+    "sunspots": Example(
+        "sunspots/sunspots.rlx", lambda rng: {"series": rng.uniform(size=(3, 14)).astype(np.float32)}, {"hidden": 4}
+    ),
+    "tumours": Example(
+        "tumours/tumours.rlx",
+        lambda rng: {"x": rng.normal(size=(9, 4)).astype(np.float32), "y": rng.integers(0, 2, 9).astype(np.float32)},
+        {"features": 4},
+    ),
     "two_towers": Example("two_towers.rlx", images(6, labels=False), {"hidden": 16}),
     "vision_transformer": Example("vision_transformer.rlx", images(3), {"depth": 1, "width": 16, "heads": 2}),
 }

@@ -43,7 +43,17 @@ _BINARY = (
     "lerp({}, {}, 0.25)",
 )
 _REDUCE = ("mean", "max", "min", "logsumexp", "sum")
-_INTS = ("{} + {}", "{} - {}", "{} * {}", "{} div {}", "{} % {}", "maximum({}, {})", "minimum({}, {})", "rem({}, {})")
+# Divisors are not 0: of two static numbers that is an error.
+_INTS = (
+    "{} + {}",
+    "{} - {}",
+    "{} * {}",
+    "{} div (abs({}) + 1)",
+    "{} % (abs({}) + 1)",
+    "maximum({}, {})",
+    "minimum({}, {})",
+    "rem({}, abs({}) + 1)",
+)
 _COMPARE = ("==", "!=", "<", "<=", ">", ">=")
 _LOGIC = ("{} & {}", "{} | {}", "{} ^ {}")
 
