@@ -20,6 +20,7 @@ OK, FAILED, USAGE = 0, 1, 2
 # Subcommand -> what it does; each is a module of this package with `add_arguments` and `run`.
 COMMANDS = {
     "train": "train a model on arrays",
+    "eval": "find loss and metrics of a trained model",
     "run": "compute the outputs of a model",
     "check": "report errors and warnings of models",
     "ir": "show what a model becomes: syntax tree, graph, kernels, code",
@@ -64,7 +65,7 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
             module = import_module(f"rlxlang.tools.{name}")
             sub.epilog = module.EXAMPLES
             module.add_arguments(sub)
-            sub.set_defaults(run=module.run)
+            sub.set_defaults(run=module.run, parser=sub)
     return top
 
 
@@ -74,16 +75,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     words = list(sys.argv[1:] if arguments is None else arguments)
     command = next((word for word in words if not word.startswith("-")), None)
-    try:
-        options = parser(command).parse_args(words)
-    except SystemExit as end:  # argparse has printed help or what is wrong
-        return int(end.code or 0)
     with warnings.catch_warnings():
         warnings.simplefilter("always", RlxWarning)
         warnings.showwarning = _show_warning
         try:
+            options = _options(command, words)
             code: int = options.run(options)
             sys.stdout.flush()
+        except SystemExit as end:  # argparse has printed help or what is wrong
+            return int(end.code or 0)
         except RlxError as problem:
             _report(problem)
             return FAILED
@@ -94,6 +94,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"interrupted: {end}" if str(end) else "interrupted", file=sys.stderr)
             return 130
     return code
+
+
+def _options(command: str | None, words: Sequence[str]) -> argparse.Namespace:
+    """What the command line says, and under it what the file of `--settings` says.
+
+    Raises:
+        RlxError: That file is wrong.
+        SystemExit: The command line is wrong, or asks for help.
+    """
+    top = parser(command)
+    options = top.parse_args(words)
+    path = getattr(options, "settings", None)
+    if path is None:
+        return options
+    from rlxlang.tools.settings import read_settings
+
+    options.parser.set_defaults(**read_settings(path, options.parser))
+    return top.parse_args(words)
 
 
 def _report(problem: Any) -> None:

@@ -28,7 +28,7 @@ _UNARY = (
     "atan",
     "square",
     "exp(-abs({}))",
-    "-{}",
+    "(-{})",
     "log1p(abs({}))",
     "sqrt(abs({}) + 0.5)",
 )
@@ -289,7 +289,7 @@ class RandomProgram:
         return str(
             self._pick(
                 [f"softmax({inner}, axis: {axis})", f"tanh(cumsum({inner}, {axis}))", f"flip({inner}, {axis})", f"roll({inner}, {axis}, 1)",
-                 f"log_softmax({inner}, {axis}) * 0.2", f"cummax({inner}, {axis})"]
+                 f"(log_softmax({inner}, {axis}) * 0.2)", f"cummax({inner}, {axis})"]
             )
         )  # fmt: skip
 
