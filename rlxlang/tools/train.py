@@ -158,8 +158,10 @@ def train(options: argparse.Namespace) -> str:
             checkpoint=None if folder is None else Checkpoint(folder.checkpoints),
             progress=False if options.quiet else None,
         )
-    trained = trainer.func() if options.ema is None else trainer.func(ema=True)
-    save_weights(trained, out)
+    is_averaged = options.ema is not None
+    save_weights(trainer.func(ema=is_averaged), out)
+    # What was trained for few bits is judged in few bits.
+    trained = trainer.func(ema=is_averaged, quantized=options.quant is not None)
     say(f"weights saved to {out}")
     if options.plot:
         plot_losses(history, func.name, options.plot)

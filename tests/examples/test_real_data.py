@@ -91,3 +91,22 @@ def test_characters(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(written) == 44
     assert written.startswith("The ")
     assert "step 100" in capsys.readouterr().out
+
+
+def test_digits_in_four_bits() -> None:
+    """What is trained for four bits is as good in them as the same network is in 32."""
+    with np.load(EXAMPLES / "digits" / "digits.npz") as file:
+        x, y = file["x"], file["y"]
+    learned, held_out = ({"x": x[part], "y": y[part]} for part in (slice(300, None), slice(0, 300)))
+    found = {}
+    for quant in (None, "nvfp4"):
+        model = rlx.load(EXAMPLES / "digits" / "digits.rlx").init_params(seed=0)
+        trainer = model.trainer(rlx.optim.AdamW(5e-3), quant=quant)
+        trainer.fit(learned, 8, progress=False)
+        trained = trainer.func(quantized=quant is not None)
+        found[quant] = rlx.training.evaluate(trained, held_out)["accuracy"]
+        exact = trainer.func().param_binding("w1")
+        assert (quant is None) == np.array_equal(trained.param_binding("w1"), exact)
+    assert len(np.unique(trained.param_binding("w1"))) < len(np.unique(exact)) / 4
+    assert found[None] > 0.9
+    assert found["nvfp4"] > found[None] - 0.02
