@@ -8,10 +8,14 @@ from rlxlang.ir import Builder, Node, Parameter
 from rlxlang.ops import emit
 from rlxlang.ops.arguments import canonical_axis, choice, int_list, surface, tensor
 from rlxlang.ops.broadcasting import Value, as_node, binary, describe, promoted, stretch
+from rlxlang.ops.low_precision import format_attributes
 from rlxlang.ops.rules import require_guards
-from rlxlang.types import ShapeContext, TypeProblem, broadcast_shapes, dims_equal
+from rlxlang.types import BF16, F32, F64, FloatFormat, ShapeContext, TypeProblem, broadcast_shapes, dims_equal
 
+PRECISIONS = ("highest", "high", "bf16")
 _PAIR = (tensor("x"), tensor("y"))
+_PRECISION = Parameter("precision", "str", "highest")
+_ROUNDED = FloatFormat(7, 8, BF16.largest)
 
 
 def _matrices(b: Builder, op: str, x: Value, y: Value) -> tuple[Node, Node]:
@@ -25,6 +29,18 @@ def _matrices(b: Builder, op: str, x: Value, y: Value) -> tuple[Node, Node]:
                 "`*` scales a tensor",
             )
     return left, right
+
+
+def _operand(b: Builder, op: str, value: Value, precision: Any) -> Value:
+    """An operand as a product of this precision reads it: rounded to BF16 for `bf16`; infinity stays.
+
+    `high` promises what three products of BF16 parts give, which the products of F32 keep as well.
+    """
+    word = choice(op, precision, "precision", PRECISIONS)
+    if word != "bf16" or not isinstance(value, Node) or value.dtype not in (F32, F64):
+        return value
+    rounded = b.emit("to_format", value, **format_attributes(_ROUNDED), gradient="identity")
+    return emit.select(b, b.emit("isinf", value), value, rounded)
 
 
 def _inner_sizes(op: str, left: Node, p: int, right: Node, q: int) -> None:
@@ -47,9 +63,9 @@ def _other_way_around(op: str, left: Node, p: int, right: Node) -> str:
     return "`linear` takes weights [out, in]; for [in, out] write `x @ w`" if op == "linear" and rows else ""
 
 
-def matmul(b: Builder, x: Value, y: Value, op: str = "@", transposed: bool = False) -> Node:
+def matmul(b: Builder, x: Value, y: Value, op: str = "@", transposed: bool = False, precision: Any = "highest") -> Node:
     """The product as NumPy's `matmul`; with `transposed` the last axis of `y` is summed over."""
-    left, right = _matrices(b, op, x, y)
+    left, right = _matrices(b, op, *(_operand(b, op, v, precision) for v in (x, y)))
     p, q = len(left.shape), len(right.shape)
     inner = q - 1 if transposed or q == 1 else q - 2
     _inner_sizes(op, left, p - 1, right, inner)
@@ -69,9 +85,9 @@ def matmul(b: Builder, x: Value, y: Value, op: str = "@", transposed: bool = Fal
     return emit.dot(b, left, right, ((rank - 1,), (rank - 1 if transposed else rank - 2,)), (lead, lead))
 
 
-def linear(b: Builder, x: Value, w: Value, bias: Value | None = None) -> Node:
+def linear(b: Builder, x: Value, w: Value, bias: Value | None = None, precision: Any = "highest") -> Node:
     """X · wᵀ + bias with the weight `[out, in]`."""
-    left, right = _matrices(b, "linear", x, w)
+    left, right = _matrices(b, "linear", *(_operand(b, "linear", v, precision) for v in (x, w)))
     if len(right.shape) != 2:
         raise TypeProblem("E0404", f"the weight of `linear` is a matrix [out, in], and {right.type} is given")
     result = matmul(b, left, right, "linear", transposed=True)
@@ -90,14 +106,14 @@ def linear(b: Builder, x: Value, w: Value, bias: Value | None = None) -> Node:
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_approx", "silu", "tanh", "sigmoid")
 
 
-def _linear_act(b: Builder, x: Value, w: Value, bias: Value | None, act: Any) -> Node:
+def _linear_act(b: Builder, x: Value, w: Value, bias: Value | None, act: Any, precision: Any) -> Node:
     word = choice("linear_act", act, "act", ACTIVATIONS)
-    result = linear(b, x, w, bias)
+    result = linear(b, x, w, bias, precision)
     return result if word == "none" else b.emit(word, result)
 
 
-def _dot(b: Builder, x: Value, y: Value) -> Node:
-    left, right = _matrices(b, "dot", x, y)
+def _dot(b: Builder, x: Value, y: Value, precision: Any) -> Node:
+    left, right = _matrices(b, "dot", *(_operand(b, "dot", v, precision) for v in (x, y)))
     if len(left.shape) == 1 or len(right.shape) == 1:
         return matmul(b, left, right, "dot")
     p, q = len(left.shape), len(right.shape)
@@ -110,8 +126,8 @@ def _outer(b: Builder, x: Value, y: Value) -> Node:
     return emit.dot(b, left, right, ((), ()))
 
 
-def _tensordot(b: Builder, x: Value, y: Value, axes: Any = 2) -> Node:
-    left, right = promoted(b, "tensordot", (x, y))
+def _tensordot(b: Builder, x: Value, y: Value, axes: Any = 2, precision: Any = "highest") -> Node:
+    left, right = promoted(b, "tensordot", [_operand(b, "tensordot", v, precision) for v in (x, y)])
     p, q = len(left.shape), len(right.shape)
     if isinstance(axes, int) and not isinstance(axes, bool):
         if not 0 <= axes <= min(p, q):
@@ -134,8 +150,10 @@ def _tensordot(b: Builder, x: Value, y: Value, axes: Any = 2) -> Node:
     return emit.dot(b, left, right, pairs)
 
 
-def _dot_general(b: Builder, x: Value, y: Value, contract: Any, batch: Any = ((), ())) -> Node:
-    left, right = promoted(b, "dot_general", (x, y))
+def _dot_general(
+    b: Builder, x: Value, y: Value, contract: Any, batch: Any = ((), ()), precision: Any = "highest"
+) -> Node:
+    left, right = promoted(b, "dot_general", [_operand(b, "dot_general", v, precision) for v in (x, y)])
     sides = []
     for given, name in ((batch, "batch"), (contract, "contract")):
         if not isinstance(given, tuple) or len(given) != 2:
@@ -150,8 +168,8 @@ def _dot_general(b: Builder, x: Value, y: Value, contract: Any, batch: Any = (()
     return emit.dot(b, left, right, (sides[1][0], sides[1][1]), (sides[0][0], sides[0][1]))
 
 
-def _mm(b: Builder, x: Value, y: Value) -> Node:
-    return matmul(b, x, y)
+def _mm(b: Builder, x: Value, y: Value, precision: Any) -> Node:
+    return matmul(b, x, y, precision=precision)
 
 
 def _matrix_power(b: Builder, x: Value, n: Any) -> Node:
@@ -185,33 +203,44 @@ def _trace(b: Builder, x: Value) -> Node:
     return emit.reduce_sum(b, diagonal(b, node, rank - 2, rank - 1), (rank - 2,))
 
 
-surface("matmul", _PAIR, _mm, "Matrix product as NumPy's: vectors promote, leading axes broadcast (`x @ y`).", "mm")
+surface(
+    "matmul",
+    (*_PAIR, _PRECISION),
+    _mm,
+    'Matrix product as NumPy\'s: vectors promote, leading axes broadcast (`x @ y`). `precision` of products of F32: `"highest"` and '
+    '`"high"` (at least that of three products of BF16 parts), or `"bf16"`: the operands are rounded to BF16, their products summed '
+    "in F32; the gradient passes the rounding.",
+    "mm",
+)
 surface(
     "matmul_t",
-    _PAIR,
-    lambda b, x, y: matmul(b, x, y, "matmul_t", transposed=True),
+    (*_PAIR, _PRECISION),
+    lambda b, x, y, precision: matmul(b, x, y, "matmul_t", transposed=True, precision=precision),
     "Matrix product with the transpose of y.",
 )
 surface(
     "linear",
-    (tensor("x"), tensor("w"), tensor("b", None)),
-    lambda builder, /, x, w, b: linear(builder, x, w, b),
-    "x·wᵀ + b with the weight w [out, in].",
+    (tensor("x"), tensor("w"), tensor("b", None), _PRECISION),
+    lambda builder, /, x, w, b, precision: linear(builder, x, w, b, precision),
+    "x·wᵀ + b with the weight w [out, in]; `precision` as of `matmul`.",
 )
 surface(
     "linear_act",
-    (tensor("x"), tensor("w"), tensor("b", None), Parameter("act", "str", "relu")),
-    lambda builder, /, x, w, b, act: _linear_act(builder, x, w, b, act),
+    (tensor("x"), tensor("w"), tensor("b", None), Parameter("act", "str", "relu"), _PRECISION),
+    lambda builder, /, x, w, b, act, precision: _linear_act(builder, x, w, b, act, precision),
     "An activation of `linear(x, w, b)`.",
 )
 surface(
-    "dot", _PAIR, _dot, "Product over the last axis of x and the last but one of y; of vectors their inner product."
+    "dot",
+    (*_PAIR, _PRECISION),
+    _dot,
+    "Product over the last axis of x and the last but one of y; of vectors their inner product.",
 )
 surface("outer", _PAIR, _outer, "All products of two flattened tensors.")
-surface("tensordot", (*_PAIR, Parameter("axes", "any", 2)), _tensordot, "Product summed over some axes.")
+surface("tensordot", (*_PAIR, Parameter("axes", "any", 2), _PRECISION), _tensordot, "Product summed over some axes.")
 surface(
     "dot_general",
-    (*_PAIR, Parameter("contract", "any"), Parameter("batch", "any", ((), ()))),
+    (*_PAIR, Parameter("contract", "any"), Parameter("batch", "any", ((), ())), _PRECISION),
     _dot_general,
     "Product summed over pairs of axes, with batch axes first.",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -111,3 +112,33 @@ def test_errors(call: str, code: str, message: str) -> None:
     found = [d for d in rlx.check(text) if d.is_error]
     assert [d.code for d in found] == [code]
     assert message in found[0].message
+
+
+@device
+def test_products_of_a_precision(device: str, rng: np.random.Generator) -> None:
+    """Operands rounded to BF16, products summed in F32; the gradient is that of the rounded operands, unrounded itself."""
+    x, w = rng.normal(size=(5, 40)).astype(np.float32), rng.normal(size=(3, 40)).astype(np.float32)
+    x[0, 0] = np.inf
+    model = rlx.loads("""
+        input x: [?n, 40]; input w: [3, 40];
+        out y = linear(x, w, precision: "bf16");
+        out z = matmul(x, w.t(), precision: "bf16");
+        out h = matmul_t(x, w, precision: "high");
+        out d = tensordot(x, w.t(), 1, precision: "bf16");
+    """)
+    near = [v.astype(ml_dtypes.bfloat16).astype(np.float32) for v in (x, w)]
+    y, z, h, d = model.run_on(device, x=x, w=w)
+    for found in (y, z, d):
+        np.testing.assert_allclose(found, near[0] @ near[1].T, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(h, x @ w.T, rtol=1e-4, atol=1e-5)
+    assert np.isinf(y[0]).all()
+    ct = rng.normal(size=(5, 3)).astype(np.float32)
+    zeros = {f"ct_{n}": np.zeros((5, 3)) for n in ("z", "h", "d")}
+    d_x = model.vjp(["x"]).run_on(device, x=x, w=w, ct_y=ct, **zeros)[-1]
+    np.testing.assert_allclose(d_x[1:], (ct @ near[1])[1:], rtol=1e-4, atol=1e-5)
+
+
+def test_a_precision_that_is_none() -> None:
+    (error,) = rlx.check('input x: [2, 2]; out y = matmul(x, x, precision: "low");')
+    assert error.code == "E0350"
+    assert '"bf16"' in error.message
