@@ -112,7 +112,7 @@ def _linear_act(b: Builder, x: Value, w: Value, bias: Value | None, act: Any, pr
     return result if word == "none" else b.emit(word, result)
 
 
-def _dot(b: Builder, x: Value, y: Value, precision: Any) -> Node:
+def _dot(b: Builder, x: Value, y: Value, precision: Any = "highest") -> Node:
     left, right = _matrices(b, "dot", *(_operand(b, "dot", v, precision) for v in (x, y)))
     if len(left.shape) == 1 or len(right.shape) == 1:
         return matmul(b, left, right, "dot")
@@ -168,7 +168,7 @@ def _dot_general(
     return emit.dot(b, left, right, (sides[1][0], sides[1][1]), (sides[0][0], sides[0][1]))
 
 
-def _mm(b: Builder, x: Value, y: Value, precision: Any) -> Node:
+def _mm(b: Builder, x: Value, y: Value, precision: Any = "highest") -> Node:
     return matmul(b, x, y, precision=precision)
 
 
