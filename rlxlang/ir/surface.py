@@ -84,7 +84,7 @@ class Surface:
         parameters: In order; arguments may be given by position or by name.
         build: `build(builder, **arguments)` emits nodes and returns a node, or a tuple of nodes for a list value.
         doc: One sentence.
-        variadic: Whether trailing positional arguments are gathered into the last parameter (`concat(a, b)` forms, dims).
+        variadic: Whether trailing positional arguments are gathered into one parameter, that of `gathering`.
         method: Whether `x.f(…)` exists (the first parameter is a tensor).
         example: A call with made-up operands for the generated documentation.
     """
@@ -96,6 +96,12 @@ class Surface:
     variadic: bool = False
     method: bool = True
     example: str = field(default="")
+
+    @property
+    def gathering(self) -> int:
+        """The place of the parameter that gathers: the one of several tensors, else the last. What follows has a name in calls."""
+        kinds = [p.kind for p in self.parameters]
+        return kinds.index("tensors") if "tensors" in kinds else len(kinds) - 1
 
     def signature(self) -> str:
         """The call as documentation shows it."""
@@ -110,9 +116,8 @@ class Surface:
         """
         names = [p.name for p in self.parameters]
         values = list(positional)
-        if self.variadic and len(values) > len(names):
-            head = len(names) - 1
-            values = [*values[:head], tuple(values[head:])]
+        if self.variadic and len(values) > self.gathering + 1:
+            values = [*values[: self.gathering], tuple(values[self.gathering :])]
         if len(values) > len(names):
             raise TypeProblem(
                 "E0220",

@@ -10,6 +10,7 @@ from rlxlang.ir import Builder, Node, Parameter
 from rlxlang.ops import emit
 from rlxlang.ops.arguments import surface
 from rlxlang.ops.broadcasting import promoted
+from rlxlang.ops.precision import PRECISION, of_precision
 from rlxlang.ops.rules import require_guards
 from rlxlang.ops.surface_make import diagonal
 from rlxlang.types import ShapeContext, TypeProblem
@@ -105,12 +106,12 @@ def _pair(b: Builder, left: _Labelled, right: _Labelled, keep: set[str]) -> _Lab
     return _Labelled(node, (*batch, *free))
 
 
-def einsum(b: Builder, spec: str, operands: Any) -> Node:
+def einsum(b: Builder, spec: str, operands: Any, precision: Any = "highest") -> Node:
     """The sum of products that a specification in Einstein's notation names."""
     if not isinstance(spec, str):
         raise TypeProblem("E0306", 'the first argument of `einsum` is a string such as "ij,jk->ik"')
     given = operands if isinstance(operands, tuple) else (operands,)
-    nodes = promoted(b, "einsum", given)
+    nodes = promoted(b, "einsum", [of_precision(b, "einsum", v, precision) for v in given])
     terms, result = _split(spec, len(nodes))
     items = [_Labelled(n, _labels(spec, t, n)) for n, t in zip(nodes, terms, strict=True)]
     order = _result_labels(spec, result, items)
@@ -163,9 +164,9 @@ def _sizes(b: Builder, spec: str, items: list[_Labelled]) -> dict[str, Any]:
 
 surface(
     "einsum",
-    (Parameter("spec", "str"), Parameter("operands", "tensors")),
+    (Parameter("spec", "str"), Parameter("operands", "tensors"), PRECISION),
     einsum,
-    'Products and sums of named axes, `einsum("bij,bjk->bik", x, y)`.',
+    'Products and sums of named axes, `einsum("bij,bjk->bik", x, y)`; `precision` as of `matmul`.',
     variadic=True,
     method=False,
 )

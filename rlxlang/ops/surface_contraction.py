@@ -8,14 +8,11 @@ from rlxlang.ir import Builder, Node, Parameter
 from rlxlang.ops import emit
 from rlxlang.ops.arguments import canonical_axis, choice, int_list, surface, tensor
 from rlxlang.ops.broadcasting import Value, as_node, binary, describe, promoted, stretch
-from rlxlang.ops.low_precision import format_attributes
+from rlxlang.ops.precision import PRECISION, of_precision
 from rlxlang.ops.rules import require_guards
-from rlxlang.types import BF16, F32, F64, FloatFormat, ShapeContext, TypeProblem, broadcast_shapes, dims_equal
+from rlxlang.types import ShapeContext, TypeProblem, broadcast_shapes, dims_equal
 
-PRECISIONS = ("highest", "high", "bf16")
 _PAIR = (tensor("x"), tensor("y"))
-_PRECISION = Parameter("precision", "str", "highest")
-_ROUNDED = FloatFormat(7, 8, BF16.largest)
 
 
 def _matrices(b: Builder, op: str, x: Value, y: Value) -> tuple[Node, Node]:
@@ -29,18 +26,6 @@ def _matrices(b: Builder, op: str, x: Value, y: Value) -> tuple[Node, Node]:
                 "`*` scales a tensor",
             )
     return left, right
-
-
-def _operand(b: Builder, op: str, value: Value, precision: Any) -> Value:
-    """An operand as a product of this precision reads it: rounded to BF16 for `bf16`; infinity stays.
-
-    `high` promises what three products of BF16 parts give, which the products of F32 keep as well.
-    """
-    word = choice(op, precision, "precision", PRECISIONS)
-    if word != "bf16" or not isinstance(value, Node) or value.dtype not in (F32, F64):
-        return value
-    rounded = b.emit("to_format", value, **format_attributes(_ROUNDED), gradient="identity")
-    return emit.select(b, b.emit("isinf", value), value, rounded)
 
 
 def _inner_sizes(op: str, left: Node, p: int, right: Node, q: int) -> None:
@@ -65,7 +50,7 @@ def _other_way_around(op: str, left: Node, p: int, right: Node) -> str:
 
 def matmul(b: Builder, x: Value, y: Value, op: str = "@", transposed: bool = False, precision: Any = "highest") -> Node:
     """The product as NumPy's `matmul`; with `transposed` the last axis of `y` is summed over."""
-    left, right = _matrices(b, op, *(_operand(b, op, v, precision) for v in (x, y)))
+    left, right = _matrices(b, op, *(of_precision(b, op, v, precision) for v in (x, y)))
     p, q = len(left.shape), len(right.shape)
     inner = q - 1 if transposed or q == 1 else q - 2
     _inner_sizes(op, left, p - 1, right, inner)
@@ -87,7 +72,7 @@ def matmul(b: Builder, x: Value, y: Value, op: str = "@", transposed: bool = Fal
 
 def linear(b: Builder, x: Value, w: Value, bias: Value | None = None, precision: Any = "highest") -> Node:
     """X · wᵀ + bias with the weight `[out, in]`."""
-    left, right = _matrices(b, "linear", *(_operand(b, "linear", v, precision) for v in (x, w)))
+    left, right = _matrices(b, "linear", *(of_precision(b, "linear", v, precision) for v in (x, w)))
     if len(right.shape) != 2:
         raise TypeProblem("E0404", f"the weight of `linear` is a matrix [out, in], and {right.type} is given")
     result = matmul(b, left, right, "linear", transposed=True)
@@ -113,7 +98,7 @@ def _linear_act(b: Builder, x: Value, w: Value, bias: Value | None, act: Any, pr
 
 
 def _dot(b: Builder, x: Value, y: Value, precision: Any = "highest") -> Node:
-    left, right = _matrices(b, "dot", *(_operand(b, "dot", v, precision) for v in (x, y)))
+    left, right = _matrices(b, "dot", *(of_precision(b, "dot", v, precision) for v in (x, y)))
     if len(left.shape) == 1 or len(right.shape) == 1:
         return matmul(b, left, right, "dot")
     p, q = len(left.shape), len(right.shape)
@@ -127,7 +112,7 @@ def _outer(b: Builder, x: Value, y: Value) -> Node:
 
 
 def _tensordot(b: Builder, x: Value, y: Value, axes: Any = 2, precision: Any = "highest") -> Node:
-    left, right = promoted(b, "tensordot", [_operand(b, "tensordot", v, precision) for v in (x, y)])
+    left, right = promoted(b, "tensordot", [of_precision(b, "tensordot", v, precision) for v in (x, y)])
     p, q = len(left.shape), len(right.shape)
     if isinstance(axes, int) and not isinstance(axes, bool):
         if not 0 <= axes <= min(p, q):
@@ -153,7 +138,7 @@ def _tensordot(b: Builder, x: Value, y: Value, axes: Any = 2, precision: Any = "
 def _dot_general(
     b: Builder, x: Value, y: Value, contract: Any, batch: Any = ((), ()), precision: Any = "highest"
 ) -> Node:
-    left, right = promoted(b, "dot_general", [_operand(b, "dot_general", v, precision) for v in (x, y)])
+    left, right = promoted(b, "dot_general", [of_precision(b, "dot_general", v, precision) for v in (x, y)])
     sides = []
     for given, name in ((batch, "batch"), (contract, "contract")):
         if not isinstance(given, tuple) or len(given) != 2:
@@ -205,7 +190,7 @@ def _trace(b: Builder, x: Value) -> Node:
 
 surface(
     "matmul",
-    (*_PAIR, _PRECISION),
+    (*_PAIR, PRECISION),
     _mm,
     'Matrix product as NumPy\'s: vectors promote, leading axes broadcast (`x @ y`). `precision` of products of F32: `"highest"` and '
     '`"high"` (at least that of three products of BF16 parts), or `"bf16"`: the operands are rounded to BF16, their products summed '
@@ -214,33 +199,33 @@ surface(
 )
 surface(
     "matmul_t",
-    (*_PAIR, _PRECISION),
+    (*_PAIR, PRECISION),
     lambda b, x, y, precision: matmul(b, x, y, "matmul_t", transposed=True, precision=precision),
     "Matrix product with the transpose of y.",
 )
 surface(
     "linear",
-    (tensor("x"), tensor("w"), tensor("b", None), _PRECISION),
+    (tensor("x"), tensor("w"), tensor("b", None), PRECISION),
     lambda builder, /, x, w, b, precision: linear(builder, x, w, b, precision),
     "x·wᵀ + b with the weight w [out, in]; `precision` as of `matmul`.",
 )
 surface(
     "linear_act",
-    (tensor("x"), tensor("w"), tensor("b", None), Parameter("act", "str", "relu"), _PRECISION),
+    (tensor("x"), tensor("w"), tensor("b", None), Parameter("act", "str", "relu"), PRECISION),
     lambda builder, /, x, w, b, act, precision: _linear_act(builder, x, w, b, act, precision),
     "An activation of `linear(x, w, b)`.",
 )
 surface(
     "dot",
-    (*_PAIR, _PRECISION),
+    (*_PAIR, PRECISION),
     _dot,
     "Product over the last axis of x and the last but one of y; of vectors their inner product.",
 )
 surface("outer", _PAIR, _outer, "All products of two flattened tensors.")
-surface("tensordot", (*_PAIR, Parameter("axes", "any", 2), _PRECISION), _tensordot, "Product summed over some axes.")
+surface("tensordot", (*_PAIR, Parameter("axes", "any", 2), PRECISION), _tensordot, "Product summed over some axes.")
 surface(
     "dot_general",
-    (*_PAIR, Parameter("contract", "any"), Parameter("batch", "any", ((), ())), _PRECISION),
+    (*_PAIR, Parameter("contract", "any"), Parameter("batch", "any", ((), ())), PRECISION),
     _dot_general,
     "Product summed over pairs of axes, with batch axes first.",
 )

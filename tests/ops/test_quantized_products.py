@@ -125,15 +125,16 @@ def test_products_of_a_precision(device: str, rng: np.random.Generator) -> None:
         out z = matmul(x, w.t(), precision: "bf16");
         out h = matmul_t(x, w, precision: "high");
         out d = tensordot(x, w.t(), 1, precision: "bf16");
+        out e = einsum("nk,mk->nm", x, w, precision: "bf16");
     """)
     near = [v.astype(ml_dtypes.bfloat16).astype(np.float32) for v in (x, w)]
-    y, z, h, d = model.run_on(device, x=x, w=w)
-    for found in (y, z, d):
+    y, z, h, d, e = model.run_on(device, x=x, w=w)
+    for found in (y, z, d, e):
         np.testing.assert_allclose(found, near[0] @ near[1].T, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(h, x @ w.T, rtol=1e-4, atol=1e-5)
     assert np.isinf(y[0]).all()
     ct = rng.normal(size=(5, 3)).astype(np.float32)
-    zeros = {f"ct_{n}": np.zeros((5, 3)) for n in ("z", "h", "d")}
+    zeros = {f"ct_{n}": np.zeros((5, 3)) for n in ("z", "h", "d", "e")}
     d_x = model.vjp(["x"]).run_on(device, x=x, w=w, ct_y=ct, **zeros)[-1]
     np.testing.assert_allclose(d_x[1:], (ct @ near[1])[1:], rtol=1e-4, atol=1e-5)
 

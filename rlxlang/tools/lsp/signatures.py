@@ -32,27 +32,27 @@ def signature(workspace: Workspace, document: Document, offset: int) -> Signatur
     if definition is not None:
         parameters = [(text, "") for text in words.function_parameters(definition)]
         label = words.function_form(definition, "::".join(call.callee))
-        doc, first, variadic = definition.doc, int(call.method), False
+        doc, first, gathering = definition.doc, int(call.method), None
     elif len(call.callee) == 1 and name in INITIALIZERS and cursor.keyword == "param" and not call.method:
         label, doc = words.initializer_form(name)
-        parameters, first, variadic = [(p, "") for p in INITIALIZERS[name]], 0, False
+        parameters, first, gathering = [(p, "") for p in INITIALIZERS[name]], 0, None
     elif len(call.callee) == 1 and (form := words.op_form(name, method=call.method)) is not None:
         label, doc = form
         parameters = words.op_parameters(name)
         surface = words.surface_of(name, method=call.method)
         if surface is not None:
             parameters = [(words.parameter_text(p), words.kind_text(p)) for p in surface.parameters]
-        first, variadic = int(call.method), surface is not None and surface.variadic
+        first, gathering = int(call.method), surface.gathering if surface is not None and surface.variadic else None
     else:
         return None
-    return Signature(label, doc, tuple(parameters), _active(call, parameters, first, variadic))
+    return Signature(label, doc, tuple(parameters), _active(call, parameters, first, gathering))
 
 
-def _active(call: Bracket, parameters: list[tuple[str, str]], first: int, variadic: bool) -> int | None:
+def _active(call: Bracket, parameters: list[tuple[str, str]], first: int, gathering: int | None) -> int | None:
     names = [text.split(":")[0].split("=")[0].strip() for text, _ in parameters]
     if call.naming in names:
         return names.index(call.naming)
     place = call.commas + first
-    if place >= len(parameters):
-        return len(parameters) - 1 if variadic and parameters else None
-    return place
+    if gathering is not None:
+        return min(place, gathering)
+    return place if place < len(parameters) else None
