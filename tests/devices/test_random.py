@@ -2,89 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 import pytest
 
 from rlxlang.interp import evaluate
 from rlxlang.ir import Builder, Graph, GraphOutput, declare
-from rlxlang.transforms import value_and_grad
 from rlxlang.types import F32, Dim
+from tests.devices.campaign import SIZES, check_batches, check_graph, check_modes, gradients, known_sizes
 from tests.devices.random_programs import RandomProgram
 from tests.devices.running import DEVICES, Array, Runner, mismatches
-
-SIZES = [{"?a": 5, "?b": 33}, {"?a": 1, "?b": 1}, {"?a": 19, "?b": 40}, {"?a": 5, "?b": 33}]
-
-
-def _known(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int] | None:
-    """The sizes of the axes of its inputs; None when it uses one that no input has."""
-    axes = graph.axes()
-    inputs = {str(d) for entry in graph.inputs for d in entry.node.shape if isinstance(d, Dim)}
-    return {a: sizes[a] for a in axes} if inputs >= set(axes) else None
-
-
-def _tolerance(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int], want: Sequence[Array]) -> float:
-    """What rounding of the inputs does to the results, and a little.
-
-    Long chains may lose many digits, and 1 - tanh² of a saturated tanh keeps hardly any.
-    """
-    spread, scale = 0.0, 1.0
-    for factor in (1 + 2e-6, 1 - 1e-6):
-        moved = {n: np.asarray(a * np.float32(factor)) for n, a in arrays.items()}
-        for near, value in zip(evaluate(graph, moved, sizes), want, strict=True):
-            finite = np.isfinite(value) & np.isfinite(near)
-            spread = max(spread, float(np.max(np.abs(near - value), where=finite, initial=0)))
-            scale = max(scale, float(np.max(np.abs(value), where=finite, initial=0)))
-    return 2e-4 * scale + 30 * spread
-
-
-def _check(maker: RandomProgram, graph: Graph, device: str, every_size: Sequence[dict[str, int]]) -> None:
-    if _known(graph, maker.sizes) is None:
-        return
-    runner = Runner(graph, device)
-    for number, sizes in enumerate(every_size):
-        arrays = maker.arrays_for(sizes, number)
-        known = _known(graph, sizes)
-        assert known is not None
-        want = evaluate(graph, arrays, known)
-        differing = mismatches(graph, runner(arrays), want, 1e-4, _tolerance(graph, arrays, known, want))
-        assert not differing, f"seed {maker.seed}, {sizes}\n" + "\n".join(differing)
-
-
-def _gradients(maker: RandomProgram) -> Graph:
-    return value_and_grad(maker.loss(), [entry.attrs["name"] for entry in maker.inputs])
 
 
 @pytest.mark.parametrize("first", range(0, 60, 10))
 def test_values_on_cpu(first: int) -> None:
     for seed in range(first, first + 10):
         maker = RandomProgram(seed, 25)
-        _check(maker, maker.build(), "cpu", [maker.sizes, *SIZES])
+        check_graph(maker, maker.build(), "cpu", [maker.sizes, *SIZES])
 
 
 @pytest.mark.parametrize("first", range(1000, 1040, 10))
 def test_gradients_on_cpu(first: int) -> None:
     for seed in range(first, first + 10):
         maker = RandomProgram(seed, 16, smooth=True)
-        _check(maker, _gradients(maker), "cpu", [maker.sizes, *SIZES])
+        check_graph(maker, gradients(maker), "cpu", [maker.sizes, *SIZES])
+
+
+@pytest.mark.parametrize("first", range(5000, 5040, 20))
+def test_modes_and_batches(first: int) -> None:
+    for seed in range(first, first + 20):
+        check_modes(RandomProgram(seed, 12, smooth=True))
+        check_batches(RandomProgram(seed, 12))
 
 
 @pytest.mark.skipif("opencl" not in DEVICES, reason="there is no OpenCL device")
 @pytest.mark.parametrize("seed", range(4))
 def test_values_and_gradients_on_opencl(seed: int) -> None:
     maker = RandomProgram(seed, 12)
-    _check(maker, maker.build(), "opencl", [maker.sizes, *SIZES[:2]])
+    check_graph(maker, maker.build(), "opencl", [maker.sizes, *SIZES[:2]])
     maker = RandomProgram(seed + 2000, 7, smooth=True)
-    _check(maker, _gradients(maker), "opencl", [maker.sizes, *SIZES[:2]])
+    check_graph(maker, gradients(maker), "opencl", [maker.sizes, *SIZES[:2]])
 
 
 @pytest.mark.parametrize("seed", range(3000, 3012))
 def test_threads_change_no_bit(seed: int) -> None:
     maker = RandomProgram(seed, 14, smooth=bool(seed % 2))
-    graph = _gradients(maker) if seed % 2 else maker.build()
+    graph = gradients(maker) if seed % 2 else maker.build()
     sizes = {"?a": 40, "?b": 700}  # enough work for several threads
-    if _known(graph, sizes) is None:
+    if known_sizes(graph, sizes) is None:
         return
     arrays = maker.arrays_for(sizes)
     alone, together = Runner(graph, "cpu", threads=1), Runner(graph, "cpu", threads=2)
