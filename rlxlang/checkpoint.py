@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import numpy as np
 
 from rlxlang.diagnostics import Diagnostic, RlxRuntimeError, RlxValueError, did_you_mean, error, raise_all
-from rlxlang.types import BOOL, DTYPES, Dim, from_numpy, shape_text
+from rlxlang.types import BOOL, DTYPES, Dim, DType, Shape, from_numpy, shape_text
 
 if TYPE_CHECKING:
+    from rlxlang.foreign_weights import Rename
     from rlxlang.func import Func
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -155,32 +156,68 @@ def save_weights(func: Func, path: PathLike, metadata: Mapping[str, str] | None 
     write_tensors(path, {name: func.bindings[name] for name in func.param_names() if name in func.bindings}, facts)
 
 
-def load_weights(func: Func, path: PathLike, strict: bool = True) -> Func:
+def load_weights(
+    func: Func,
+    path: PathLike | Sequence[PathLike],
+    strict: bool = True,
+    *,
+    rename: Rename | None = None,
+    transpose: Sequence[str] = (),
+) -> Func:
     """The function with its parameters bound from a file.
+
+    Floats of fewer bits than a parameter's are taken over, since they lose nothing; other dtypes must be those of the parameters.
 
     Args:
         func: The function.
-        path: A safetensors file of `save_weights`, of `Trainer.save`, or of another program with the same names.
+        path: A safetensors file of `save_weights`, of `Trainer.save` or of another program, a `.npz` file, or the parts of one.
         strict: Whether missing and unexpected names are errors; wrong shapes and dtypes always are.
+        rename: Names of the file with the run-time names here: `{"encoder.{i}.fc.weight": "layers.{i}.w", "steps": None}`, where `{i}`
+            is one part between dots and None leaves a tensor out; or a function of a name. Names that no entry fits stay.
+        transpose: Patterns (`*`, `?`) of run-time names whose last two axes are exchanged, as for weights [out, in] in `x @ w`.
 
     Raises:
-        RlxNameError: E0807, with every missing, unexpected and ill-shaped name in one exception.
+        RlxNameError: E0807, with every missing, unexpected and ill-shaped name in one exception, and entries of `rename` and
+            `transpose` that fit nothing.
         RlxShapeError: The same, when shapes come first.
-        RlxRuntimeError: The file cannot be read.
+        RlxRuntimeError: A file cannot be read.
+        RlxValueError: It is no such file.
+
+    Example:
+        >>> names = {"h.{i}.attn.weight": "layers.{i}.attn.w"}
+        >>> load_weights(model, "model.safetensors", rename=names, transpose=["layers.*"])  # doctest: +SKIP
     """
-    tensors, metadata = read_tensors(path)
+    from rlxlang.foreign_weights import read_weights, renamed, transposed
+
+    tensors, metadata = read_weights(path)
     if metadata.get("format") == TRAINER_FORMAT:
         tensors = {n.removeprefix("param/"): a for n, a in tensors.items() if n.startswith("param/")}
-    return bind_weights(func, tensors, strict)
+    tensors, problems = renamed(tensors, rename)
+    tensors, more = transposed(tensors, transpose)
+    return bind_weights(func, tensors, strict, [*problems, *more])
 
 
-def bind_weights(func: Func, tensors: Mapping[str, Array], strict: bool = True) -> Func:
-    """The function with its parameters bound to arrays of a file; see `load_weights`."""
-    problems = list(_mismatches(func, tensors, strict))
-    if problems:
-        raise_all(problems)
-    known = set(func.param_names())
-    return func.with_params({n: a for n, a in tensors.items() if n in known})
+def bind_weights(
+    func: Func, tensors: Mapping[str, Array], strict: bool = True, problems: Sequence[Diagnostic] = ()
+) -> Func:
+    """The function with its parameters bound to arrays of a file, unless there are problems already; see `load_weights`."""
+    found = [*problems, *_mismatches(func, tensors, strict)]
+    if found:
+        raise_all(found)
+    wanted = {e.name: e.node.dtype.numpy for e in func.graph.params}
+    return func.with_params({n: a.astype(wanted[n], copy=False) for n, a in tensors.items() if n in wanted})
+
+
+def _is_exact(given: DType | None, wanted: DType) -> bool:
+    """Whether every number of a dtype is one of another."""
+    if given is None or given == wanted:
+        return given == wanted
+    return given.is_float and wanted.is_float and given.bits < wanted.bits
+
+
+def _fits(wanted: Shape, given: Sequence[int]) -> bool:
+    """Whether an array of a shape may be bound; a dynamic axis takes every size."""
+    return len(wanted) == len(given) and all(isinstance(d, Dim) or d == n for d, n in zip(wanted, given, strict=True))
 
 
 def _mismatches(func: Func, tensors: Mapping[str, Array], strict: bool) -> list[Diagnostic]:
@@ -194,13 +231,12 @@ def _mismatches(func: Func, tensors: Mapping[str, Array], strict: bool) -> list[
                 found.append(error("E0807", f"the file has no param `{name}`", helps=[help_] if help_ else []))
             continue
         shape, dtype = entry.node.shape, from_numpy(array.dtype)
-        fits = len(shape) == array.ndim and all(
-            isinstance(d, Dim) or d == n for d, n in zip(shape, array.shape, strict=True)
-        )
-        if not fits:
+        if not _fits(shape, array.shape):
             text = f"`{name}` has shape {shape_text(array.shape)} in the file, expected {shape_text(shape)}"
-            found.append(error("E0805", text))
-        elif dtype != entry.node.dtype:
+            turned = (*array.shape[:-2], *array.shape[:-3:-1])
+            help_ = f'it fits transposed: `transpose=["{name}"]`' if len(shape) > 1 and _fits(shape, turned) else ""
+            found.append(error("E0805", text, helps=[help_] if help_ else []))
+        elif not _is_exact(dtype, entry.node.dtype):
             found.append(error("E0806", f"`{name}` is {dtype} in the file, expected {entry.node.dtype}"))
     if strict:
         for name in tensors:

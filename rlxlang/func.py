@@ -14,6 +14,7 @@ from rlxlang.device import Device, thread_count
 from rlxlang.diagnostics import Diagnostic, RlxError, RlxValueError, raise_all
 from rlxlang.func_training import TrainingMethods
 from rlxlang.func_transforms import TransformMethods
+from rlxlang.func_weights import WeightMethods
 from rlxlang.inputs import check_names, check_shape, convert, described, fault
 from rlxlang.ir import Graph, GraphInput
 from rlxlang.types import Dim, shape_text
@@ -25,7 +26,7 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 Inputs: TypeAlias = "Mapping[str, object] | Iterable[tuple[str, object]] | None"
 
 
-class Func(TransformMethods, TrainingMethods):
+class Func(TransformMethods, TrainingMethods, WeightMethods):
     """A function of named inputs and parameters, traced into a graph.
 
     It never changes: binding parameters and transforming give new ones, which share what has been compiled.
