@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import importlib
 import re
@@ -21,6 +22,17 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 KINDS = "FILE.npz, FILE.csv, FILE.safetensors or MODULE:FUNCTION"
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def add_columns(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """The option that names columns of a CSV file."""
+    parser.add_argument(
+        "--columns",
+        metavar="INPUT=COLUMN,…",
+        action="append",
+        default=[],
+        help="columns of a CSV file for an input; may be repeated",
+    )
 
 
 def read_arrays(place: str, func: Func, columns: Sequence[str] = ()) -> Arrays:

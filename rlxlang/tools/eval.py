@@ -11,7 +11,7 @@ from rlxlang.checkpoint import load_weights
 from rlxlang.diagnostics import RlxRuntimeError
 from rlxlang.tools.classification import classes_of
 from rlxlang.tools.data import Arrays, add_model_arguments, load_model, require_writable, selected
-from rlxlang.tools.data_sources import KINDS, read_arrays
+from rlxlang.tools.data_sources import KINDS, add_columns, read_arrays
 from rlxlang.tools.run import computable
 from rlxlang.training import evaluate
 from rlxlang.training.data import ArrayData
@@ -33,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--weights", metavar="FILE.safetensors", required=True, help="parameters, as `rlx train` saves them"
     )
     parser.add_argument("--data", metavar="DATA", required=True, help=f"inputs by name: {KINDS}")
-    parser.add_argument(
-        "--columns", metavar="INPUT=COLUMN,…", action="append", default=[], help="columns of a CSV file for an input; may be repeated"
-    )  # fmt: skip
+    add_columns(parser)
     parser.add_argument(
         "--metrics", metavar="NAMES", help="accuracy, top5, f1, auc, perplexity, mse, mae, with commas between"
     )

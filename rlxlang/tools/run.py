@@ -19,11 +19,11 @@ from rlxlang.tools.data import (
     add_watch_arguments,
     assignment,
     load_model,
-    read_npz,
     selected,
     value_of,
     watching,
 )
+from rlxlang.tools.data_sources import KINDS, add_columns, read_arrays
 from rlxlang.training.data import ArrayData
 from rlxlang.types import axes_of
 
@@ -50,7 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, help="of the parameters, which are drawn where no --weights are given, and of the run"
     )
-    parser.add_argument("--data", metavar="FILE.npz", help="inputs by name")
+    parser.add_argument("--data", metavar="DATA", help=f"inputs by name: {KINDS}")
+    add_columns(parser)
     parser.add_argument(
         "--input", metavar="NAME=VALUE", action="append", default=[],
         help="an input: a number, a list, or a .npy file; may be repeated",
@@ -96,7 +97,7 @@ def _inputs(options: argparse.Namespace, func: Func) -> dict[str, object]:
     """Values of inputs by name, from the file and the command line."""
     values: dict[str, object] = {}
     if options.data:
-        arrays, _ = selected(func, read_npz(options.data), options.data)
+        arrays, _ = selected(func, read_arrays(options.data, func, options.columns), options.data)
         values.update(arrays)
     for text in options.input:
         name, value = assignment(text, "--input")

@@ -21,7 +21,7 @@ from rlxlang.tools.data import (
     split,
     watching,
 )
-from rlxlang.tools.data_sources import KINDS, read_arrays
+from rlxlang.tools.data_sources import KINDS, add_columns, read_arrays
 from rlxlang.tools.eval import metric_names
 from rlxlang.tools.optimizer_options import RATES, SCHEDULES, keywords, optimizer_of, schedule_of
 from rlxlang.tools.plots import plot_losses, require_matplotlib
@@ -59,9 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     data = parser.add_argument_group("data")
     data.add_argument("--data", metavar="DATA", help=f"arrays by name: {KINDS} (default: MODEL.npz beside the model)")
-    data.add_argument(
-        "--columns", metavar="INPUT=COLUMN,…", action="append", default=[], help="columns of a CSV file for an input; may be repeated"
-    )  # fmt: skip
+    add_columns(data)
     data.add_argument("--val", metavar="DATA", help="data to hold out, in place of a part of --data")
     data.add_argument("--val-fraction", type=float, default=0.2, help="part that is held out (default: %(default)s)")
     steps = parser.add_argument_group("steps")

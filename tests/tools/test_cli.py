@@ -148,7 +148,7 @@ def test_run_writes_outputs(line: Path, tmp_path: Path, capsys: pytest.CaptureFi
         (["run", "line.rlx", "--seed", "0", "--input", "z=1"], "`z`"),
         (["run", "line.rlx", "--seed", "0", "--input", "x=[[1, 2"], "not understood"),
         (["run", "line.rlx", "--seed", "0", "--data", "line.npz", "--index", "60"], "60 rows"),
-        (["run", "line.rlx", "--weights", "line.npz", "--data", "line.npz"], "safetensors"),
+        (["run", "line.rlx", "--weights", "line.npz", "--data", "line.npz"], "has no param `x`"),
         (["summary", "none.rlx"], "none.rlx"),
     ],
 )

@@ -197,6 +197,27 @@ def test_data_of_all_kinds_train_the_same(arrays: dict[str, Any]) -> None:
         assert_same_bits(weights("npz.st"), weights())
 
 
+def test_a_model_is_run_on_columns(arrays: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    write_csv(arrays)
+    words = [
+        "run",
+        "flowers.rlx",
+        "--seed",
+        "0",
+        "--data",
+        "flowers.csv",
+        "--columns",
+        "x=length,width",
+        "--output",
+        "o.npz",
+    ]
+    assert main(words) == 0
+    func = rlx.load("flowers.rlx").init_params(seed=0)
+    with np.load("o.npz") as file:
+        np.testing.assert_allclose(file["logits"], func.run(arrays, seed=0)[1], rtol=1e-5)
+    assert "left out, since they need `y`: loss" in capsys.readouterr().out
+
+
 def test_held_out_data_of_a_file_of_its_own(arrays: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     np.savez("val.npz", x=arrays["x"][:30], y=arrays["y"][:30])
     assert train("--val", "val.npz") == 0
